@@ -340,9 +340,6 @@ func drained(d *api.Drain) string {
 	return " " + d.String()
 }
 
-// retries are the pauses of drain while execd is being restarted.
-var retries = backoff.Doubling{First: 100 * time.Millisecond, Most: 5 * time.Second}
-
 // drain has the running execd start no more jobs, or start jobs again.
 func drain(client *api.Client, on bool, speed string, wait bool) error {
 	req := api.DrainRequest{On: on, Off: !on, Speed: speed}
@@ -351,7 +348,7 @@ func drain(client *api.Client, on bool, speed string, wait bool) error {
 		err := client.Call(context.Background(), api.VerbDrain, req, &reply)
 		switch {
 		case req.Wait && errors.Is(err, api.ErrUnreachable):
-			pause = retries.Next(pause)
+			pause = backoff.Restart.Next(pause)
 			time.Sleep(pause)
 			continue
 		case err != nil:

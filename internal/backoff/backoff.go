@@ -9,6 +9,9 @@ import "time"
 // Doubling is a sequence of pauses, each twice as long as the one before.
 type Doubling struct{ First, Most time.Duration }
 
+// Restart has the pauses between the calls of a client while execd is being restarted.
+var Restart = Doubling{First: 100 * time.Millisecond, Most: 5 * time.Second}
+
 // Next returns the pause that follows last; after 0 it is the first.
 func (d Doubling) Next(last time.Duration) time.Duration {
 	return min(max(2*last, d.First), d.Most)

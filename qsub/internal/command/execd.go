@@ -63,9 +63,6 @@ func (inv *Invocation) Report(lines []api.Line, exit func(api.Code) int) error {
 	return failed
 }
 
-// retries are the pauses of Retry while execd is being restarted.
-var retries = backoff.Doubling{First: 100 * time.Millisecond, Most: 5 * time.Second}
-
 // noticeAfter is the pause before which the user is told.
 const noticeAfter = 2 * time.Second
 
@@ -77,7 +74,7 @@ func (inv *Invocation) Patiently(ctx context.Context, line *StatusLine, verb str
 
 // Retry makes a call again as long as its error is restarts.
 func (inv *Invocation) Retry(ctx context.Context, line *StatusLine, restarts error, call func() error) error {
-	for pause, told := retries.First, false; ; pause = retries.Next(pause) {
+	for pause, told := backoff.Restart.First, false; ; pause = backoff.Restart.Next(pause) {
 		err := call()
 		if !errors.Is(err, restarts) {
 			return err
