@@ -384,10 +384,10 @@ type TaskDetail struct {
 type Transfer struct {
 	Output  bool      `json:"output"` // out of it
 	Bytes   int64     `json:"bytes"`
-	Total   int64     `json:"total,omitempty"`  // 0: not known yet
-	Files   int       `json:"files,omitempty"`  // that are through
-	Since   time.Time `json:"since,omitzero"`   // of the present attempt; zero: none is under way
-	Attempt int       `json:"attempt"`          // the present one, or the last
+	Total   int64     `json:"total,omitempty"`   // 0: not known yet
+	Files   int       `json:"files,omitempty"`   // that are through
+	Since   time.Time `json:"since,omitzero"`    // of the present attempt; zero: none is under way
+	Attempt int       `json:"attempt"`           // the present one, or the last
 	Failure string    `json:"failure,omitempty"` // of the last that has failed
 }
 

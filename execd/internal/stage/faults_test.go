@@ -78,7 +78,7 @@ func TestDeliveryCrashes(t *testing.T) {
 			}
 			return nil
 		},
-		func(t *testing.T, s *scene, got error) {
+		func(t *testing.T, s *scene, _ error) {
 			s.t = t
 			s.restart()
 			s.r.Output = &sender{memory: s.memory}

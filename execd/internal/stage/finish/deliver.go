@@ -148,7 +148,9 @@ func (f *End) discard(want *job.Want) exit.Result {
 	}
 	if f.removal.transfer == nil {
 		f.removal.begin(f, &exit.Transfer{Most: exit.MaxTransfers}, "output that is not wanted", func() bool { return false },
-			func(ctx context.Context, t *job.Task, _ func(base.Progress)) error { return f.host.Output.Discard(ctx, t) })
+			func(ctx context.Context, t *job.Task, _ func(base.Progress)) error {
+				return f.host.Output.Discard(ctx, t)
+			})
 	}
 	if result := f.removal.step(); !result.Over() {
 		return result

@@ -57,9 +57,9 @@ type End struct {
 	event    func(func()) // has something happen to the run, and leads it on
 	attempts *int         // failed ones at the present step
 
-	entry       *account.Entry // from account on, unless that has to be repeated
-	removal     Transit        // of output that nobody wants any more
-	shed        atomic.Bool    // what is scarce was given back before the output was transferred
+	entry   *account.Entry // from account on, unless that has to be repeated
+	removal Transit        // of output that nobody wants any more
+	shed    atomic.Bool    // what is scarce was given back before the output was transferred
 }
 
 // Init makes it that of a run. Event has something happen to it, and leads it on; attempts

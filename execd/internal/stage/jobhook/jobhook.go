@@ -104,8 +104,8 @@ type HookRun struct {
 	Result  *hook.Result `json:"result,omitempty"`
 	Verdict string       `json:"verdict,omitempty"` // what became of the job by it
 	Changed []string     `json:"changed,omitempty"` // attributes of the job's ad
-	Count   int           `json:"count,omitempty"`   // of UPDATE_JOB_INFO: how often it ran; Result is the last of them
-	Skipped int           `json:"skipped,omitempty"` // and how often it did not, since it still ran
+	Count   int          `json:"count,omitempty"`   // of UPDATE_JOB_INFO: how often it ran; Result is the last of them
+	Skipped int          `json:"skipped,omitempty"` // and how often it did not, since it still ran
 }
 
 // Find finds what a run has beside its job, by what its request says, and StageIn if it has
