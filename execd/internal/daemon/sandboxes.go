@@ -16,7 +16,7 @@ func (d *daemon) buildSandboxes(boot string) {
 	h := &d.stages.Host
 	m := &sandbox.Manager{
 		Host: d.host, Boot: boot, Root: d.root, Privileged: d.opts.RootMode, Config: d.config.Current, Store: d.store,
-		Owner: h.Owner, AsUser: d.launch.AsUser, Aside: h.Aside, Log: d.log,
+		Owner: h.Owner, AsUser: d.launch.AsUser, Aside: h.Aside, Later: h.Later, Log: d.log,
 		Worker: &worker.Runner{Starter: d.launch.AsUser, Program: filepath.Join(filepath.Dir(d.launch.Session), worker.Program)},
 	}
 	h.Sandboxes, h.Input, h.Output = m, m, m

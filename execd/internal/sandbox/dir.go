@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -158,8 +157,14 @@ func mkdir(parent *os.File, name string) (*os.File, error) {
 	return openAt(parent, name)
 }
 
+// openAt opens a directory, and nothing that its owner may have mounted there: root would
+// wait for his file system.
 func openAt(parent *os.File, name string) (*os.File, error) {
-	fd, err := unix.Openat(int(parent.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat2(int(parent.Fd()), name, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_BENEATH})
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // Linux before 5.6, or a filter that does not know it
+		fd, err = unix.Openat(int(parent.Fd()), name, flags, 0)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +185,12 @@ func isOwn(dir *os.File) error {
 
 // isEmpty reports whether the run has left nothing in its sandbox.
 func (m *Manager) isEmpty(s *job.Sandbox) (bool, error) {
-	dir, err := openDir(filepath.Join(s.Dir, order.DirFiles))
+	box, err := openDir(s.Dir)
+	if err != nil {
+		return false, err
+	}
+	defer box.Close()
+	dir, err := openAt(box, order.DirFiles)
 	if err != nil {
 		return false, err
 	}
@@ -195,141 +205,4 @@ func (m *Manager) isEmpty(s *job.Sandbox) (bool, error) {
 // openDir opens a directory that nobody but execd can have made there.
 func openDir(path string) (*os.File, error) {
 	return os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-}
-
-// Remove removes the sandbox of a run. There may be none any more.
-func (m *Manager) Remove(t *job.Task) error {
-	if t.Start.Sandbox == nil {
-		return nil
-	}
-	if err := m.remove(t.Start.Sandbox.Dir); err != nil {
-		return fmt.Errorf("cannot remove sandbox %s: %w", t.Start.Sandbox.Dir, err)
-	}
-	return nil
-}
-
-// errBusy says that a worker has the sandbox, of an execd before this one.
-var errBusy = errors.New("a transfer is under way")
-
-func (m *Manager) remove(path string) error {
-	dir, err := openDir(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if err := isOwn(dir); err != nil {
-		return err
-	}
-	lock, err := os.OpenFile(filepath.Join(path, order.FileLock), os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err == nil {
-		defer lock.Close()
-		if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-			return errBusy
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, name := range []string{order.DirFiles, order.DirSay} {
-		if err := m.clear(dir, name); err != nil {
-			return err
-		}
-	}
-	if err := unix.Unlinkat(int(dir.Fd()), order.FileLock, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	return unix.Rmdir(path)
-}
-
-// clear removes one of the directories that belong to the owner of the job. Root does not
-// look into it: rmdir follows nothing, and all else is done with the owner's rights.
-func (m *Manager) clear(dir *os.File, name string) error {
-	at := int(dir.Fd())
-	err := unix.Unlinkat(at, name, unix.AT_REMOVEDIR)
-	if err == nil || errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
-		return err
-	}
-	path := filepath.Join(dir.Name(), name)
-	if !m.Privileged {
-		return os.RemoveAll(path)
-	}
-	var st unix.Stat_t
-	if err := unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return err
-	}
-	m.Aside(func() { err = m.AsUser.Empty(int(st.Uid), int(st.Gid), strconv.Itoa(int(st.Gid)), path) })
-	if err != nil {
-		return err
-	}
-	return unix.Unlinkat(at, name, unix.AT_REMOVEDIR)
-}
-
-// Recover removes the sandboxes that no run has: a power cut may bring back one whose run
-// was settled. It removes what is surely execd's alone, and tells of the rest. Call it
-// before anything is started.
-func (m *Manager) Recover() {
-	used := map[string]bool{}
-	for _, t := range m.Store.Unfinished() {
-		if s := t.Start.Sandbox; s != nil {
-			used[s.Dir] = true
-		}
-	}
-	place := m.place()
-	if err := m.check(place); err != nil {
-		m.Log.Warn("execd: " + err.Error())
-		return
-	}
-	names, err := os.ReadDir(place)
-	if err != nil {
-		m.Log.Warn(fmt.Sprintf("execd: cannot look for sandboxes: %v", err))
-		return
-	}
-	for _, e := range names {
-		path := filepath.Join(place, e.Name())
-		if used[path] || e.Name() == fileOurs {
-			continue
-		}
-		err := m.isLitter(place, e.Name())
-		if err == nil {
-			err = m.remove(path)
-		}
-		if err != nil {
-			m.Log.Warn(fmt.Sprintf("execd: %s has no run, and is left alone: %v", path, err))
-			continue
-		}
-		m.Log.Info(fmt.Sprintf("execd: sandbox %s had no run any more: removed", path))
-	}
-}
-
-// isLitter refuses what execd may not have made, or does not own alone.
-func (m *Manager) isLitter(place, name string) error {
-	run, _, ok := parse(name)
-	if !ok {
-		return errors.New("it has no name of a sandbox")
-	}
-	if run.Job > m.Store.Last() {
-		return errors.New("no job had that number")
-	}
-	var parent unix.Stat_t
-	if err := unix.Stat(place, &parent); err != nil {
-		return err
-	}
-	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, filepath.Join(place, name), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil {
-		return err
-	}
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return errors.New("it is no directory")
-	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("it belongs to uid %d", st.Uid)
-	case st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, unix.Mkdev(st.Dev_major, st.Dev_minor) != parent.Dev:
-		return errors.New("it is a mount point")
-	}
-	return nil
 }

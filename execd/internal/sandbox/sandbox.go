@@ -42,12 +42,14 @@ type Manager struct {
 	AsUser     *asuser.Starter
 	Worker     *worker.Runner
 	Aside      func(do func()) // as that of launch.Runs
+	Later      func(after time.Duration, do func())
 	Log        *slog.Logger
 
 	made atomic.Uint64 // sandboxes of this execd
 
 	mu     sync.Mutex
-	places map[string]bool // guarded by mu; directories that were found to be ours
+	places map[string]bool  // guarded by mu; directories that were found to be ours
+	left   map[string]*left // guarded by mu; by path
 }
 
 // The knobs of hooks.conf.

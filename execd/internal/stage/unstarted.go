@@ -102,11 +102,7 @@ func (r *Runner) untake(l *life) {
 // giveBack frees what a task held that is not started after all.
 func (r *Runner) giveBack(l *life) {
 	if t := l.task; t.Start.Sandbox != nil {
-		r.Go(func() {
-			if err := r.Sandboxes.Remove(t); err != nil { // the next has another
-				r.Log.Warn(fmt.Sprintf("job %v: %v (tried again when execd is started next)", t, err))
-			}
-		})
+		r.Go(func() { r.Sandboxes.Remove(t) }) // the next has another
 	}
 	r.GIDs.Give(l.task.Start.AddGID)
 	r.Queue.Ended(l.task, l.end.Slots, schedule.Used{})

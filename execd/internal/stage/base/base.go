@@ -101,8 +101,8 @@ type Progress = order.Progress
 type Sandboxes interface {
 	// Plan notes that of a run which is to be started; nothing is made yet.
 	Plan(t *job.Task, request *api.SubmitRequest) error
-	// Remove removes it. There may be none any more, or never was one.
-	Remove(t *job.Task) error
+	// Remove removes it, now or later. There may be none any more, or never was one.
+	Remove(t *job.Task)
 }
 
 // From returns who the job of a task came from.

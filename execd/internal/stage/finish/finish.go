@@ -319,13 +319,7 @@ func (f *End) clean() error {
 		f.cleanOld(t)
 	}
 	if f.host.Sandboxes != nil {
-		err = f.host.Sandboxes.Remove(t)
-		if err != nil && *f.attempts < maxCleans {
-			return err
-		}
-		if err != nil {
-			f.host.Log.Warn(fmt.Sprintf("job %v: %v (tried again when execd is started next)", t, err))
-		}
+		f.host.Sandboxes.Remove(t)
 	}
 	if err := f.entry.Synced(); err != nil {
 		f.entry = nil

@@ -1,0 +1,197 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/sandbox/order"
+	"paddock/internal/backoff"
+)
+
+// cleans are the pauses before attempts at removing what could not be removed: what was
+// killed may still have written there a moment ago, but what its owner has made immutable,
+// or has mounted there, may stay for ever.
+var cleans = backoff.Doubling{First: time.Second, Most: 24 * time.Hour}
+
+// left is a directory in the place of sandboxes that no run has any more.
+type left struct {
+	why   string // what was in the way
+	tries int    // how often it could not be removed; 0: it is left alone
+}
+
+// Remove removes the sandbox of a run that needs it no more. There may be none. What
+// cannot be removed now is tried again later, and its job does not wait for that.
+func (m *Manager) Remove(t *job.Task) {
+	if s := t.Start.Sandbox; s != nil {
+		m.try(s.Dir, m.Aside)
+	}
+}
+
+// try removes a directory that no run has any more, or has it tried again later. What the
+// owner may hold up is done by aside.
+func (m *Manager) try(path string, aside func(do func())) {
+	err := m.remove(path, aside)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.left[path]
+	if err == nil {
+		if l != nil {
+			m.Log.Info(fmt.Sprintf("execd: sandbox %s is removed", path))
+		}
+		delete(m.left, path)
+		return
+	}
+	if l == nil {
+		l = m.leave(path)
+	}
+	l.why = err.Error()
+	l.tries++
+	after := cleans.After(l.tries)
+	m.Log.Warn(fmt.Sprintf("execd: cannot remove sandbox %s: %v (tried again in %v)", path, err, after))
+	m.Later(after, func() { m.try(path, alone) })
+}
+
+// alone is aside for who has no place in a pool.
+func alone(do func()) { do() }
+
+// leave notes a directory that no run has any more. m.mu is held.
+func (m *Manager) leave(path string) *left {
+	if m.left == nil {
+		m.left = map[string]*left{}
+	}
+	l := &left{}
+	m.left[path] = l
+	return l
+}
+
+// errBusy says that a worker has the sandbox, of an execd before this one.
+var errBusy = errors.New("a transfer is under way")
+
+func (m *Manager) remove(path string, aside func(do func())) error {
+	dir, err := openDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := isOwn(dir); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(path, order.FileLock), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err == nil {
+		defer lock.Close()
+		if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+			return errBusy
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range []string{order.DirFiles, order.DirSay} {
+		if err := m.clear(dir, name, aside); err != nil {
+			return err
+		}
+	}
+	if err := unix.Unlinkat(int(dir.Fd()), order.FileLock, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return unix.Rmdir(path)
+}
+
+// clear removes one of the directories that belong to the owner of the job. Root does not
+// look into it: rmdir follows nothing, and all else is done with the owner's rights.
+func (m *Manager) clear(dir *os.File, name string, aside func(do func())) error {
+	at := int(dir.Fd())
+	err := unix.Unlinkat(at, name, unix.AT_REMOVEDIR)
+	switch {
+	case err == nil || errors.Is(err, unix.ENOENT):
+		return nil
+	case !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	path := filepath.Join(dir.Name(), name)
+	aside(func() { err = m.AsUser.Empty(int(st.Uid), int(st.Gid), strconv.Itoa(int(st.Gid)), path) })
+	if err == nil {
+		err = unix.Unlinkat(at, name, unix.AT_REMOVEDIR)
+	}
+	return err
+}
+
+// Recover removes the sandboxes that no run has: a power cut may bring back one whose run
+// was settled. It removes what is surely execd's alone, and tells of the rest. Call it
+// before anything is started.
+func (m *Manager) Recover() {
+	used := map[string]bool{}
+	for _, t := range m.Store.Unfinished() {
+		if s := t.Start.Sandbox; s != nil {
+			used[s.Dir] = true
+		}
+	}
+	place := m.place()
+	if err := m.check(place); err != nil {
+		m.Log.Warn("execd: " + err.Error())
+		return
+	}
+	names, err := os.ReadDir(place)
+	if err != nil {
+		m.Log.Warn(fmt.Sprintf("execd: cannot look for sandboxes: %v", err))
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range names {
+		path := filepath.Join(place, e.Name())
+		if used[path] || e.Name() == fileOurs {
+			continue
+		}
+		l := m.leave(path)
+		if err := m.isLitter(place, e.Name()); err != nil {
+			l.why = err.Error()
+			m.Log.Warn(fmt.Sprintf("execd: %s has no run, and is left alone: %v", path, err))
+			continue
+		}
+		m.Log.Info(fmt.Sprintf("execd: sandbox %s has no run any more", path))
+		m.Later(0, func() { m.try(path, alone) })
+	}
+}
+
+// isLitter refuses what execd may not have made, or does not own alone.
+func (m *Manager) isLitter(place, name string) error {
+	run, _, ok := parse(name)
+	if !ok {
+		return errors.New("it has no name of a sandbox")
+	}
+	if run.Job > m.Store.Last() {
+		return errors.New("no job had that number")
+	}
+	var parent unix.Stat_t
+	if err := unix.Stat(place, &parent); err != nil {
+		return err
+	}
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, filepath.Join(place, name), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &st); err != nil {
+		return err
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return errors.New("it is no directory")
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to uid %d", st.Uid)
+	case st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, unix.Mkdev(st.Dev_major, st.Dev_minor) != parent.Dev:
+		return errors.New("it is a mount point")
+	}
+	return nil
+}
