@@ -298,7 +298,7 @@ func TestRunningWithoutRecord(t *testing.T) {
 // Another version's spool is in order for that version.
 func TestOtherFormat(t *testing.T) {
 	b := newBed(t)
-	b.write("format", "2\n")
+	b.write("format", "3\n")
 	b.opts.Repair = true
 	if _, err := Run(b.opts); !errors.Is(err, spool.ErrFormat) {
 		t.Errorf("%v; want the refusal of the format", err)

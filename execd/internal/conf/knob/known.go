@@ -181,8 +181,8 @@ var elsewhere = map[string]string{
 	"RUNBENCHMARKS":                 "no benchmarks are run",
 	"STARTER_HOOK_JOB_EXIT_TIMEOUT": "KEYWORD_HOOK_JOB_EXIT_TIMEOUT is",
 	"USER_JOB_WRAPPER":              "starter_method of queues is for that", "ALLOW_DAEMON": "execd listens to no network",
-	"EXECUTE": "tmpdir of queues says where jobs have their scratch directories", "RESERVED_MEMORY": "complex_values of the host say what there is",
-	"RESERVED_DISK": "complex_values of the host say what there is", "SLOT_WEIGHT": "shares are of the slots of queues",
+	"RESERVED_MEMORY": "complex_values of the host say what there is",
+	"RESERVED_DISK":   "complex_values of the host say what there is", "SLOT_WEIGHT": "shares are of the slots of queues",
 	"CLAIM_PARTITIONABLE_LEFTOVERS": "who claims a slot has what he requests",
 	"SLOTS_CONNECTED_TO_KEYBOARD":   "all slots see the keyboard", "SLOTS_CONNECTED_TO_CONSOLE": "all slots see the console",
 	"STARTD_LATCH_EXPRS": "no attribute is kept from one look to the next", "MOUNT_UNDER_SCRATCH": "PRIVATE_TMP of execd_params is for that",
@@ -203,7 +203,7 @@ var identity = []struct {
 	{regexp.MustCompile(`^(DEDICATED_EXECUTE_ACCOUNT_REGEXP|EXECUTE_LOGIN_IS_DEDICATED)$`), says(false), "no account is for jobs alone, and what a job leaves is found by its control group"},
 	{regexp.MustCompile(`^(ENFORCE|ASSIGN)_CPU_AFFINITY$`), says(false), "qsub -binding is for that"},
 	{regexp.MustCompile(`^SLOT[0-9]+_CPU_AFFINITY$`), nil, "qsub -binding is for that"}, // the value 0 is a core
-	{regexp.MustCompile(`^SLOT[0-9]+_EXECUTE$`), nil, "tmpdir of queues says where jobs have their scratch directories"},
+	{regexp.MustCompile(`^SLOT[0-9]+_EXECUTE$`), nil, "EXECUTE is where all slots have their sandboxes"},
 	{regexp.MustCompile(`^(NAMED_CHROOT|SINGULARITY_JOB)$`), says(false), "starter_method of queues is for that"},
 }
 

@@ -33,6 +33,7 @@ func newAgent(t *testing.T) *agent {
 	a := &agent{t: t, link: true, lease: 40 * time.Minute}
 	a.p = ended(a)
 	a.transfer = &Transfer{
+		Most:  MaxTransfers,
 		Code:  HoldOutput,
 		Start: func(done func(error)) { a.note("transfer begins"); a.done = done },
 		Event: func(f func()) { a.queued = append(a.queued, func() { f(); a.enter() }) },
