@@ -200,9 +200,11 @@ func (d *disturbed) write(t *testing.T, name, text string) {
 
 // hookText is what all hooks do, by the name that they are called by. An attempt at a
 // unit is UNIT.FENCE: a file in todo, given, running or done, and each time that the
-// unit is to be done again the fence is the next. What is said of an old one changes
-// nothing. The file events has all that was said. What one slot was given goes to another
-// only when the first may be gone for good, not just because the host stood still.
+// unit is to be done again, or given again, the fence is the next. What is said of an old
+// one changes nothing: EVICT_CLAIM, which nobody waits for, may come after the slot has
+// been given the unit again. The file events has all that was said. What one slot was
+// given goes to another only when the first may be gone for good, not just because the
+// host stood still.
 const hookText = `#!/bin/bash
 what=${0##*/} now=${EPOCHREALTIME%.*} name= id= reason=
 cd BASE/queue || exit 1
@@ -230,9 +232,10 @@ fetch)
 		if [ ${f%%/*} = given ]; then
 			read -r s when <slots/$id
 			[ "$s" = "$name" ] || [ $((now - when)) -ge 60 ] || continue
+			id=${id%.*}.$((${id#*.} + 1))
 		fi
 		read -r lasts rank <$f
-		[ $f = given/$id ] || mv $f given/$id
+		mv $f given/$id
 		echo "$name $now" >slots/$id
 		say fetch $name $id
 		printf 'Cmd = "/bin/bash"\nArgs = "BASE/unit.sh %s %s"\nIwd = "/"\nRank = %s\nGlobalJobId = "%s"\n' $id $lasts $rank $id
