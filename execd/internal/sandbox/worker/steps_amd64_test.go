@@ -2,12 +2,10 @@ package worker
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,16 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/internal/sandbox/order"
+	"paddock/test/harness"
 )
-
-// changes are the system calls that change something that others see. Those that open a
-// file are among them where somebody else changes things.
-var changes = map[uint64]bool{
-	unix.SYS_MKDIRAT: true, unix.SYS_RENAMEAT: true, unix.SYS_RENAMEAT2: true,
-	unix.SYS_UNLINKAT: true, unix.SYS_LINKAT: true, unix.SYS_SYMLINKAT: true, unix.SYS_PWRITE64: true,
-	unix.SYS_COPY_FILE_RANGE: true, unix.SYS_FTRUNCATE: true, unix.SYS_FCHMOD: true, unix.SYS_FCHMODAT: true,
-	unix.SYS_UTIMENSAT: true, unix.SYS_FSYNC: true, unix.SYS_SYNCFS: true,
-}
 
 // stepped runs a worker with a debugger, and calls do before its step at, which
 // it may have fail by returning an error number. It reports whether
@@ -52,66 +42,14 @@ func (r *rig) stepped(o *order.Orders, opens bool, at int, do func(pid int) unix
 	r.must(err)
 	defer say.Close()
 
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	cmd := exec.Command(program, "copy")
 	cmd.Env = []string{"GOMAXPROCS=1"}
 	cmd.Stdin, cmd.ExtraFiles = in, []*os.File{in, out, files, say}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(r.owner.UID), Gid: uint32(r.owner.GID)}
 	}
-	r.must(cmd.Start())
-	pid := cmd.Process.Pid
-	var ws syscall.WaitStatus
-	_, err = syscall.Wait4(pid, &ws, 0, nil)
-	r.must(err)
-	r.must(syscall.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL))
-	r.must(syscall.PtraceSyscall(pid, 0))
-	inside := make(map[int]bool)
-	fails := make(map[int]unix.Errno)
-	for n := 0; ; {
-		thread, err := syscall.Wait4(-1, &ws, unix.WALL, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		r.must(err)
-		if ws.Exited() || ws.Signaled() {
-			if thread == pid {
-				break
-			}
-			continue
-		}
-		pass := 0
-		switch sig := ws.StopSignal(); sig {
-		case unix.SIGTRAP | 0x80:
-			var regs syscall.PtraceRegs
-			if syscall.PtraceGetRegs(thread, &regs) != nil {
-				break
-			}
-			if inside[thread] = !inside[thread]; inside[thread] {
-				if n < at && (changes[regs.Orig_rax] || opens && (regs.Orig_rax == unix.SYS_OPENAT || regs.Orig_rax == unix.SYS_OPENAT2)) {
-					if n++; n == at {
-						reached = true
-						if errno := do(pid); errno != 0 {
-							fails[thread] = errno
-							regs.Orig_rax = ^uint64(0)
-							r.must(syscall.PtraceSetRegs(thread, &regs))
-						}
-					}
-				}
-			} else if errno := fails[thread]; errno != 0 {
-				delete(fails, thread)
-				regs.Rax = -uint64(errno)
-				r.must(syscall.PtraceSetRegs(thread, &regs))
-			}
-		case unix.SIGTRAP, unix.SIGSTOP:
-		default:
-			pass = int(sig)
-		}
-		_ = syscall.PtraceSyscall(thread, pass) // it may have been killed
-	}
-	_ = cmd.Process.Release()
+	reached = harness.Stepped(r, cmd, opens, at, do)
 	text, err = os.ReadFile(out.Name())
 	r.must(err)
 	for l := range strings.Lines(string(text)) {
