@@ -163,6 +163,9 @@ func (p *process) wait(t *testing.T, number int) bool {
 // A crash before every single step of a job's life, from submission to the
 // last unlink, ends in one run and one accounting line, or, when qsub was told
 // nothing, in none at all or in one.
+//
+// REQ-XFER-40, REQ-XFER-70: so does one with a sandbox, whose output arrives as the job
+// has left it, and of which nothing else is left.
 func TestCrashAtEveryStep(t *testing.T) {
 	every := 1
 	if testing.Short() {
@@ -170,23 +173,31 @@ func TestCrashAtEveryStep(t *testing.T) {
 	}
 	base := t.TempDir()
 	buildShepherd(t, base)
-	for at := 1; ; at += every {
-		if at > 500 {
-			t.Fatal("a job's life has more than 500 steps")
-		}
-		if crashOnce(t, filepath.Join(base, "pd"), at) {
-			t.Logf("%d steps", at-1)
-			if at < 20 {
-				t.Errorf("only %d steps of writing seen", at-1)
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(base, "execd-transfer"), "paddock/execd/transfer")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, boxed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sandbox %v", boxed), func(t *testing.T) {
+			for at := 1; ; at += every {
+				if at > 500 {
+					t.Fatal("a job's life has more than 500 steps")
+				}
+				if crashOnce(t, filepath.Join(base, "pd"), at, boxed) {
+					t.Logf("%d steps", at-1)
+					if at < 20 {
+						t.Errorf("only %d steps of writing seen", at-1)
+					}
+					return
+				}
 			}
-			return
-		}
+		})
 	}
 }
 
 // crashOnce takes one job through a crash at one step. It reports whether the
 // life was over before that step came.
-func crashOnce(t *testing.T, dir string, at int) (over bool) {
+func crashOnce(t *testing.T, dir string, at int, boxed bool) (over bool) {
 	t.Helper()
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
@@ -197,10 +208,20 @@ func crashOnce(t *testing.T, dir string, at int) (over bool) {
 	runs := filepath.Join(dir, "runs")
 	p := startExecd(t, dir, at)
 	var submitted api.SubmitReply
-	told := p.call(t, api.VerbSubmit, api.SubmitRequest{
+	request := api.SubmitRequest{
 		Name: "crash", Command: "crash.sh", Cwd: dir, Stdout: "/dev/null", Merge: true,
 		Script: []byte("echo ran >>" + runs + "\nexit 7\n"),
-	}, &submitted)
+	}
+	if boxed {
+		box(t, &request, filepath.Join(dir, "box"))
+	}
+	told := p.call(t, api.VerbSubmit, request, &submitted)
+	left := func() string {
+		if !boxed || !told && lines(t, runs, "") == 0 {
+			return ""
+		}
+		return unboxed(filepath.Join(dir, "box"), api.DevPlaces(dir).Spool)
+	}
 	finished := false
 	if told {
 		finished = p.wait(t, submitted.Job)
@@ -230,9 +251,9 @@ func crashOnce(t *testing.T, dir string, at int) (over bool) {
 			p.wait(t, 1)
 		}
 		deadline := time.Now().Add(time.Minute)
-		for !emptySpool(dir) {
+		for !emptySpool(dir) || left() != "" {
 			if time.Now().After(deadline) {
-				t.Fatalf("crash at step %d: the spool is not empty:\n%s\n%s", at, tree(dir), p.log)
+				t.Fatalf("crash at step %d: the spool is not empty: %s\n%s\n%s", at, left(), tree(dir), p.log)
 			}
 			time.Sleep(2 * time.Millisecond)
 		}
@@ -241,12 +262,43 @@ func crashOnce(t *testing.T, dir string, at int) (over bool) {
 	if left, err := os.ReadDir(api.DevPlaces(dir).Tmp); err != nil || len(left) > 0 {
 		t.Fatalf("crash at step %d: scratch directories: %v, %v; want none\n%s", at, left, err, p.log)
 	}
+	if why := left(); why != "" {
+		t.Fatalf("crash at step %d: %s\n%s", at, why, p.log)
+	}
 	ran := lines(t, runs, "")
 	accounted := lines(t, api.DevPlaces(dir).Accounting, ":crash:")
 	if ran != accounted || ran > 1 || told && ran != 1 {
 		t.Fatalf("crash at step %d: told=%v, the job ran %d times and has %d accounting lines; want one of each\n%s", at, told, ran, accounted, p.log)
 	}
 	return finished
+}
+
+// box gives a job a sandbox, with an input of which it makes an output that goes to dir.
+func box(t *testing.T, r *api.SubmitRequest, dir string) {
+	t.Helper()
+	err := os.Mkdir(dir, 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "in"), []byte("text\n"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Sandbox, r.StageOutTo = api.SandboxYes, dir
+	r.StageIn = []api.Staged{{Place: api.Text(filepath.Join(dir, "in"))}}
+	r.Script = append([]byte("mkdir d && cat in in >d/out\n"), r.Script...)
+}
+
+// unboxed says what is not as it is to be after a job with a sandbox; "": nothing.
+func unboxed(dir, spool string) string {
+	if out, err := os.ReadFile(filepath.Join(dir, "d/out")); string(out) != "text\ntext\n" {
+		return fmt.Sprintf("output %q, %v", out, err)
+	}
+	for place, want := range map[string]int{dir: 2, filepath.Join(spool, "sandboxes"): 1} {
+		if left, err := os.ReadDir(place); len(left) != want {
+			return fmt.Sprintf("in %s there are %v, %v; want %d names", place, left, err, want)
+		}
+	}
+	return ""
 }
 
 // lines counts the lines of a file that contain a text.

@@ -14,6 +14,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/sandbox/order"
 	"paddock/internal/backoff"
+	"paddock/spool/atomicfile"
 )
 
 // cleans are the pauses before attempts at removing what could not be removed: what was
@@ -97,11 +98,17 @@ func (m *Manager) remove(path string, aside func(do func())) error {
 		return err
 	}
 	for _, name := range []string{order.DirFiles, order.DirSay} {
+		if err := atomicfile.Step(atomicfile.OpRemove, filepath.Join(path, name)); err != nil {
+			return err
+		}
 		if err := m.clear(dir, name, aside); err != nil {
 			return err
 		}
 	}
 	if err := unix.Unlinkat(int(dir.Fd()), order.FileLock, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	if err := atomicfile.Step(atomicfile.OpRemove, path); err != nil {
 		return err
 	}
 	return unix.Rmdir(path)

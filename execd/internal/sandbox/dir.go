@@ -145,13 +145,18 @@ func (m *Manager) makeOwners(dir *os.File, name string, owner *user.User) error 
 	if err := isOwn(d); err != nil {
 		return err
 	}
+	if err := atomicfile.Step(atomicfile.OpChmod, d.Name()); err != nil {
+		return err
+	}
 	return d.Chown(owner.UID, owner.GID)
 }
 
 // mkdir makes a directory that is closed to others, unless it is there, and opens it.
 func mkdir(parent *os.File, name string) (*os.File, error) {
-	at := int(parent.Fd())
-	if err := unix.Mkdirat(at, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := atomicfile.Step(atomicfile.OpMkdir, filepath.Join(parent.Name(), name)); err != nil {
+		return nil, err
+	}
+	if err := unix.Mkdirat(int(parent.Fd()), name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, err
 	}
 	return openAt(parent, name)
