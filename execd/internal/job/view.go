@@ -96,7 +96,7 @@ func (s *jobSet) Changed(j *Job, tasks api.Tasks) (changed <-chan struct{}, over
 		case some && !tasks.Has(t.Number):
 		case t.State == Errored:
 			stuck = api.Stuck{Reason: t.Reason}
-		case t.Stuck != nil:
+		case t.Stuck != nil && t.Want == t.WantBefore: // one that was deleted goes
 			stuck = api.Stuck{Reason: t.Stuck.Text}
 		case some && t.State == Ended && t.counted && t.End.Fate == FateDone:
 		default:

@@ -119,8 +119,8 @@ func (f *End) lost(t *exit.Transfer, attempt int, since time.Duration, err error
 		if after = 0; stuck.Errno == int(unix.ENOSPC) || stuck.Errno == int(unix.EDQUOT) {
 			after = deliveries.Most
 		}
-		if err := f.host.Store.Stick(f.of, stuck); err != nil {
-			f.host.Log.Error(fmt.Sprintf("job %v: %v", f.of, err))
+		if unrecorded := f.host.Store.Stick(f.of, stuck); unrecorded != nil {
+			f.host.Log.Error(fmt.Sprintf("job %v: %v", f.of, unrecorded))
 			after = deliveries.Most
 		} else {
 			f.host.Log.Error(fmt.Sprintf("job %v: output: %v (waits for qmod -cj)", f.of, err))
