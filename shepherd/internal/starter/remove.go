@@ -16,7 +16,7 @@ import (
 // directory of root's into which nothing can be moved from outside: who still has
 // directories in it open is kept from adding to them.
 func RemoveContents(path string) error {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := openReadable(unix.AT_FDCWD, path)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (w *walk) isDir(name string) bool {
 
 // enter goes down into name, or records why it cannot.
 func (w *walk) enter(name string) {
-	fd, err := w.open(name)
+	fd, err := openReadable(w.fd, name)
 	if err != nil {
 		w.leaves("open", name, err)
 		return
@@ -169,16 +169,15 @@ func (w *walk) enter(name string) {
 	w.arrive(name, here)
 }
 
-// open opens a directory here for reading, making it readable if its owner
-// may.
-func (w *walk) open(name string) (int, error) {
+// openReadable opens a directory for reading, making it readable if its owner may.
+func openReadable(at int, name string) (int, error) {
 	const flags = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(w.fd, name, unix.O_RDONLY|flags, 0)
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|flags, 0)
 	if !errors.Is(err, unix.EACCES) {
 		return fd, err
 	}
 	// By descriptor: the name may be a link by now.
-	handle, perr := unix.Openat(w.fd, name, unix.O_PATH|flags, 0)
+	handle, perr := unix.Openat(at, name, unix.O_PATH|flags, 0)
 	if perr != nil {
 		return -1, err
 	}
@@ -186,7 +185,7 @@ func (w *walk) open(name string) (int, error) {
 	if unix.Chmod("/proc/self/fd/"+strconv.Itoa(handle), 0o700) != nil {
 		return -1, err
 	}
-	return unix.Openat(w.fd, name, unix.O_RDONLY|flags, 0)
+	return unix.Openat(at, name, unix.O_RDONLY|flags, 0)
 }
 
 // leave goes up and removes the directory that was just emptied. It reports
