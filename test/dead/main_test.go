@@ -29,7 +29,7 @@ func TestUnnamed(t *testing.T) {
 	}
 	dead := p.unnamed()
 	for name, want := range map[string]bool{
-		"execd/internal/stage/base.Host.Input": true, "execd/internal/stage.Runner.Journal": false,
+		"execd/internal/stage/exit.Ending.Fast": true, "execd/internal/stage.Runner.Journal": false,
 		"spool/atomicfile.Inject": true, "spool/atomicfile.Write": false, "spool.Root.ListCorrupt": true, "spool.Root.ListActive": false,
 	} {
 		if _, ok := dead[name]; ok != want {
