@@ -8,14 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ExecTime is how long after a look at the environments of processes another one is sure
+// to see those that the first has missed: a process in the middle of exec has none for an
+// instant.
+const ExecTime = 10 * time.Millisecond
+
 // Kill kills the processes that owns picks and all below them, whatever became of
 // those, and returns how many that were. It fails if some do not die in time, or
 // may not be killed. The process that asks and the first one are never picked.
 func Kill(limit time.Duration, owns func(Process) bool) (killed int, err error) {
 	var refused error
 	seen, end := map[ID]bool{}, time.Now().Add(limit)
-	// A process in the middle of exec has no environment for an instant, so that
-	// one look that finds nothing is not enough.
+	// One look that finds nothing is not enough: see ExecTime.
 	for quiet := 0; quiet < 2; {
 		found, err := stop(end, owns)
 		if err != nil {
@@ -35,7 +39,7 @@ func Kill(limit time.Duration, owns func(Process) bool) (killed int, err error) 
 		switch {
 		case dying == 0:
 			quiet++
-			_, _ = unix.Poll(nil, 10)
+			_, _ = unix.Poll(nil, int(ExecTime.Milliseconds()))
 		case !last.Ends(time.Until(end)):
 			return len(seen), fmt.Errorf("cannot kill what is left: %d processes do not die", dying)
 		default:

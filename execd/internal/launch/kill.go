@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,14 +20,7 @@ import (
 // and what descends from those, whatever became of their environment. (Not
 // those of its session: the number may long be another's.) gid is 0 for none.
 func (r *Runs) killLeft(run spool.RunID, gid int) (killed int, err error) {
-	path := r.Root.Active(run.ID()).Path()
-	left := leftovers{shepherd: shepherdName(run), dir: path, gid: gid, marks: [][]byte{[]byte(spoolDirMark + path)}}
-	// The stage knows where it is, and not by what name that was configured.
-	if parent, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil && parent != filepath.Dir(path) {
-		left.dir = filepath.Join(parent, filepath.Base(path))
-		left.marks = append(left.marks, []byte(spoolDirMark+left.dir))
-	}
-	return proc.Kill(killTimeout, left.owns)
+	return proc.Kill(killTimeout, r.leftoversOf(run, gid).owns)
 }
 
 // killTimeout bounds the wait for processes that do not die: those in the
@@ -42,33 +36,60 @@ func shepherdName(run spool.RunID) string { return "shepherd-" + run.ID().String
 // leftovers tells a run's processes from others.
 type leftovers struct {
 	gid      int // 0: none
-	marks    [][]byte
+	paths    [][]byte
 	shepherd string // the name of its shepherd
 	dir      string // which works here
 }
 
-// owns reports whether a process belongs to the run by its own marks.
-func (l *leftovers) owns(p proc.Process) bool {
-	if l.gid > 0 {
-		status, err := p.Read("status")
-		if err != nil {
-			return false
-		}
-		for gid := range proc.Groups(status) {
-			if gid == l.gid {
-				return true
-			}
-		}
+func (r *Runs) leftoversOf(run spool.RunID, gid int) *leftovers {
+	path := r.Root.Active(run.ID()).Path()
+	l := &leftovers{shepherd: shepherdName(run), dir: path, gid: gid, paths: [][]byte{[]byte(path)}}
+	// The stage knows where it is, and not by what name that was configured.
+	if parent, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil && parent != filepath.Dir(path) {
+		l.dir = filepath.Join(parent, filepath.Base(path))
+		l.paths = append(l.paths, []byte(l.dir))
+	}
+	return l
+}
+
+// marks are what of a process may tell whose it is.
+type marks struct {
+	groups []int
+	dirs   [][]byte // the values of SGE_JOB_SPOOL_DIR
+}
+
+func marksOf(p proc.Process) (m marks) {
+	if status, err := p.Read("status"); err == nil {
+		m.groups = slices.Collect(proc.Groups(status))
 	}
 	for v := range p.Environ() {
-		for _, mark := range l.marks {
+		if dir, ok := bytes.CutPrefix(v, []byte(spoolDirMark)); ok {
+			m.dirs = append(m.dirs, dir)
+		}
+	}
+	return m
+}
+
+// owns reports whether a process belongs to the run.
+func (l *leftovers) owns(p proc.Process) bool {
+	m := marksOf(p)
+	return l.marked(&m) || l.leads(p)
+}
+
+// marked reports whether a process belongs to the run by its own marks.
+func (l *leftovers) marked(m *marks) bool {
+	if l.gid > 0 && slices.Contains(m.groups, l.gid) {
+		return true
+	}
+	for _, dir := range m.dirs {
+		for _, path := range l.paths {
 			// What is below is a task that was started in the run.
-			if rest, ok := bytes.CutPrefix(v, mark); ok && (len(rest) == 0 || rest[0] == '/') {
+			if rest, ok := bytes.CutPrefix(dir, path); ok && (len(rest) == 0 || rest[0] == '/') {
 				return true
 			}
 		}
 	}
-	return l.leads(p)
+	return false
 }
 
 // leads reports whether a process is the shepherd of the run, working in a

@@ -34,6 +34,8 @@ type Launcher struct {
 	// Session is the path of qrsh-session, for interactive jobs.
 	Session string
 	Groups  *cgroup.Tree // control groups of the runs; nil: the host has none for us
+
+	searches searches
 }
 
 // New returns a launcher of these runs, whose other fields are to be set.

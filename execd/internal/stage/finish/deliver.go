@@ -78,7 +78,7 @@ func (f *End) over(end *job.End) error {
 	if f.host.Store.State(t) != job.Started {
 		return nil
 	}
-	if f.host.Launcher.KillLeft(t.RunID(), t.Start.AddGID) {
+	if f.host.Launcher.KillRest(t.RunID(), t.Start.AddGID) {
 		f.host.Log.Warn(fmt.Sprintf("job %v: had left processes: they were killed before its output is transferred", t))
 	}
 	if err := f.host.Output.Sync(t); err != nil {
