@@ -178,19 +178,8 @@ func (w *worker) copyData(to, from int, st *unix.Stat_t) error {
 		return err
 	}
 	behind := int64(0) // what the disk was not told to write yet
-	for at := int64(0); at < size; {
-		data, err := unix.Seek(from, at, unix.SEEK_DATA)
-		switch {
-		case errors.Is(err, unix.ENXIO):
-			return nil // the rest is a hole
-		case err != nil:
-			data = at // no file system has to know its holes
-		}
-		end, err := unix.Seek(from, data, unix.SEEK_HOLE)
-		if err != nil || end > size {
-			end = size
-		}
-		for at = data; at < end; {
+	return eachExtent(from, 0, size, func(at, end int64) error {
+		for at < end {
 			n, err := w.copyPart(to, from, at, min(end-at, part))
 			if err != nil {
 				return err
@@ -205,6 +194,28 @@ func (w *worker) copyData(to, from int, st *unix.Stat_t) error {
 				behind = at
 			}
 		}
+		return nil
+	})
+}
+
+// eachExtent calls do with each part of a file from an offset on that is no hole.
+func eachExtent(fd int, from, size int64, do func(at, end int64) error) error {
+	for at := from; at < size; {
+		data, err := unix.Seek(fd, at, unix.SEEK_DATA)
+		switch {
+		case errors.Is(err, unix.ENXIO):
+			return nil // the rest is a hole
+		case err != nil:
+			data = at // no file system has to know its holes
+		}
+		end, err := unix.Seek(fd, data, unix.SEEK_HOLE)
+		if err != nil || end > size {
+			end = size
+		}
+		if err := do(data, end); err != nil {
+			return err
+		}
+		at = end
 	}
 	return nil
 }
@@ -273,25 +284,34 @@ func copyLink(from int, name, path string, dir int, as string) error {
 	if err != nil {
 		return fail("read the link", path, err)
 	}
-	target := string(buf[:n])
-	err = unix.Symlinkat(target, dir, as)
+	if err := makeLink(string(buf[:n]), dir, as); err != nil {
+		return fail("copy the link", path, err)
+	}
+	if st, err := lstat(from, name); err == nil {
+		setLinkTime(dir, as, st.Mtim)
+	}
+	return nil
+}
+
+// makeLink makes a symbolic link in the place of what is there.
+func makeLink(target string, dir int, as string) error {
+	err := unix.Symlinkat(target, dir, as)
 	if errors.Is(err, unix.EEXIST) {
+		var buf [unix.PathMax]byte
 		if n, err := unix.Readlinkat(dir, as, buf[:]); err == nil && string(buf[:n]) == target {
 			return nil
 		}
 		if err := unix.Unlinkat(dir, as, 0); err != nil {
-			return fail("replace", path, err)
+			return err
 		}
 		err = unix.Symlinkat(target, dir, as)
 	}
-	if err != nil {
-		return fail("copy the link", path, err)
-	}
-	if st, err := lstat(from, name); err == nil {
-		times := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, st.Mtim}
-		_ = unix.UtimesNanoAt(dir, as, times[:], unix.AT_SYMLINK_NOFOLLOW)
-	}
-	return nil
+	return err
+}
+
+func setLinkTime(dir int, name string, mtime unix.Timespec) {
+	times := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, mtime}
+	_ = unix.UtimesNanoAt(dir, name, times[:], unix.AT_SYMLINK_NOFOLLOW)
 }
 
 // A file that has several names has one at the destination, too, for all of them that

@@ -2,7 +2,8 @@
 // where it belongs. Execd has the shepherd start it as the job's owner, never as root:
 // whatever the user has made of his files, no more is done with them than he could do
 // himself. It has no network and no keys. Its orders come on its standard input, see
-// package order, which it imports beside the standard library and x/sys.
+// package order. As a filter it makes a tree a stream, see package pack, and a stream a
+// tree, also by hand.
 package main
 
 import (
@@ -26,11 +27,22 @@ import (
 var version = "devel"
 
 const help = `usage: execd-transfer copy
-Copies files of a job into its sandbox, or its output to where it belongs. For
-execd, which says on standard input what is to be done.
+       execd-transfer pack [-have HAVE] DIR
+       execd-transfer unpack [-bytes N] [-items N] [-links] [-dots] [-id ID] DEST
+       execd-transfer unpack -have [-id ID] DEST
+Copies files of a job into its sandbox, or its output to where it belongs, for
+execd, which says on standard input what is to be done. Or writes a directory to
+standard output, and makes one of what it reads there.
 
-  -help     print this text
-  -version  print the version
+  -bytes N    take no more bytes
+  -dots       in the home directory, also take names that begin with a dot
+  -have HAVE  begin behind what the other end has, as unpack -have says
+  -have       print what there is of a transfer that was interrupted
+  -id ID      16 hex digits, for two transfers into a directory at once
+  -items N    take no more files, directories and links
+  -links      also take links that lead out of the directory
+  -help       print this text
+  -version    print the version
 `
 
 const (
@@ -46,10 +58,18 @@ func main() {
 		fmt.Printf("execd-transfer (Paddock) %s\n", version)
 	case len(args) == 1 && args[0] == "copy":
 		os.Exit(run())
+	case len(args) > 0 && args[0] == "pack":
+		os.Exit(packWord(args[1:]))
+	case len(args) > 0 && args[0] == "unpack":
+		os.Exit(unpackWord(args[1:]))
 	default:
-		fmt.Fprint(os.Stderr, "execd-transfer: it wants a word: copy\nTry 'execd-transfer -help'.\n")
-		os.Exit(exitUsage)
+		os.Exit(usage("it wants a word: copy, pack or unpack"))
 	}
+}
+
+func usage(text string) int {
+	fmt.Fprintf(os.Stderr, "execd-transfer: %s\nTry 'execd-transfer -help'.\n", text)
+	return exitUsage
 }
 
 // Seconds in which the disk, or a plugin, does something that nobody sees.
@@ -87,13 +107,16 @@ func (w *worker) add(n int64) {
 	w.beat.Add(1)
 }
 
-func run() int {
-	// A process for each transfer is to be small.
+// newWorker returns one that has no orders. A process for each transfer is to be small.
+func newWorker() *worker {
 	debug.SetGCPercent(25)
 	unix.Umask(0)
+	return &worker{orders: &order.Orders{}, links: -1}
+}
+
+func run() int {
 	report := os.NewFile(order.Report, "report")
-	w := worker{orders: &order.Orders{}}
-	w.links = -1
+	w := newWorker()
 	stop, stopped := make(chan bool), make(chan bool)
 	go w.tell(report, stop, stopped)
 	err := w.do(os.Stdin)
@@ -151,11 +174,9 @@ func (w *worker) do(in io.Reader) error {
 	if (os.Geteuid() == 0 || os.Getuid() == 0) && !w.orders.Root {
 		return never(unix.EPERM, "it does not work as root")
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return fmt.Errorf("cannot tell one boot from another: %w", err)
+	if err := w.readBoot(); err != nil {
+		return err
 	}
-	w.boot = strings.TrimSpace(string(boot))
 	for _, fd := range []int{order.Files, order.Say} {
 		var st unix.Stat_t
 		if err := unix.Fstat(fd, &st); err != nil || kind(&st) != unix.S_IFDIR {
@@ -168,6 +189,15 @@ func (w *worker) do(in io.Reader) error {
 	}
 	w.stay = true
 	return w.send()
+}
+
+func (w *worker) readBoot() error {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return fmt.Errorf("cannot tell one boot from another: %w", err)
+	}
+	w.boot = strings.TrimSpace(string(boot))
+	return nil
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

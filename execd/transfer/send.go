@@ -336,6 +336,10 @@ func (w *worker) selected(o *output) bool {
 	return w.orders.Send.Select == order.All
 }
 
+// few is how many files there may be of which each is synced, instead of the whole file
+// system.
+const few = 64
+
 // gather brings all that is to be sent into the trees.
 func (w *worker) gather() (err error) {
 	if w.staged, err = openTable(order.Say); err != nil {
@@ -359,7 +363,6 @@ func (w *worker) gather() (err error) {
 	if total := w.total.Load(); w.orders.Max > 0 && total > w.orders.Max {
 		return w.tooMuch(total)
 	}
-	const few = 64 // files of which each is synced, instead of the whole file system
 	w.syncs = files <= few && !w.orders.Send.Keep
 	if err := w.upload(); err != nil {
 		return err

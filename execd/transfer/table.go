@@ -48,18 +48,28 @@ func hashed(path string, st *unix.Stat_t) entry {
 
 // newTable makes the table anew, for so many names.
 func newTable(say, names int) (*table, error) {
-	t := &table{slots: 1 << bits.Len(uint(2*names+8))}
-	if t.slots > maxSlots {
-		return nil, unix.EFBIG
-	}
 	if err := unix.Unlinkat(say, order.FileInputs, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return nil, err
 	}
-	var err error
-	if t.fd, err = openBeneath(say, order.FileInputs, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600, true); err != nil {
+	fd, err := openBeneath(say, order.FileInputs, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600, true)
+	if err != nil {
 		return nil, err
 	}
-	return t, unix.Ftruncate(t.fd, int64(t.slots*slotSize))
+	return tableIn(fd, names)
+}
+
+// tableIn makes an empty file a table, which owns its descriptor.
+func tableIn(fd, names int) (*table, error) {
+	t := &table{fd: fd, slots: 1 << bits.Len(uint(2*names+8))}
+	err := error(unix.EFBIG)
+	if t.slots <= maxSlots {
+		err = unix.Ftruncate(fd, int64(t.slots*slotSize))
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return t, nil
 }
 
 // openTable opens the table; nil: nothing was brought in.

@@ -11,6 +11,8 @@ import (
 type sum struct {
 	bytes   int64
 	files   int
+	items   int  // as package pack counts them
+	shared  int  // names of files that have several
 	special bool // there is something in it that is not copied as it is
 }
 
@@ -69,8 +71,15 @@ func (w *worker) count(s *sum, st *unix.Stat_t) {
 	switch kind(st) {
 	case unix.S_IFREG:
 		s.files++
+		s.items++
 		s.bytes += volume(st)
-	case unix.S_IFLNK, unix.S_IFDIR:
+		if st.Nlink > 1 {
+			s.shared++
+		}
+	case unix.S_IFLNK:
+		s.items++
+	case unix.S_IFDIR:
+		s.items += 2 // it is entered and left
 	default:
 		s.special = true
 	}

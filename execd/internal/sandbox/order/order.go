@@ -209,8 +209,8 @@ const MaxNames = 10000
 
 // Check refuses orders that no user and no execd gives.
 func (o *Orders) Check() error {
-	if len(o.ID) != 16 || strings.Trim(o.ID, "0123456789abcdef") != "" {
-		return fmt.Errorf("the id %q is not 16 hex digits", o.ID)
+	if err := CheckID(o.ID); err != nil {
+		return err
 	}
 	if !strings.HasPrefix(o.Base, "/") {
 		return fmt.Errorf("the directory %q does not begin with a slash", o.Base)
@@ -238,6 +238,14 @@ func (o *Orders) Check() error {
 		if err := CheckName(n.From); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// CheckID refuses what is no ID.
+func CheckID(id string) error {
+	if len(id) != 16 || strings.Trim(id, "0123456789abcdef") != "" {
+		return fmt.Errorf("the id %q is not 16 hex digits", id)
 	}
 	return nil
 }

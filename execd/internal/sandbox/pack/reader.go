@@ -1,0 +1,223 @@
+package pack
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io"
+)
+
+// Record is one of what a stream is made of.
+type Record struct {
+	Type Type
+	Name string
+	Meta
+	Target  string // of Link
+	Offset  int64  // of Block; of File: from where on its blocks follow
+	Data    []byte // of Block, until the next record is read
+	Skipped uint64 // of End: what the sender could not send
+}
+
+// Reader reads a stream, and refuses what does not belong there.
+type Reader struct {
+	// Items and Bytes are how much there is, as the sender says.
+	Items, Bytes uint64
+	// Resumed says that it goes on behind what the receiver has.
+	Resumed bool
+
+	progress
+
+	r                  *bufio.Reader
+	maxItems, maxBytes uint64
+	depth              int
+	path, want         Digest // of inside
+	at                 int64  // of begin
+	have               Have
+	started            bool // an item has come
+	ended              bool
+	buf                []byte
+}
+
+// NewReader reads how a stream begins. Of what is not limited, a limit is 0.
+func NewReader(r io.Reader, have Have, maxItems, maxBytes uint64) (*Reader, error) {
+	p := &Reader{r: bufio.NewReaderSize(r, bufferSize), have: have, maxItems: maxItems, maxBytes: maxBytes}
+	var magic [len(Magic)]byte
+	if _, err := io.ReadFull(p.r, magic[:]); err != nil {
+		return nil, early(err)
+	}
+	if string(magic[:]) != Magic {
+		return nil, broken("it does not begin with %q", Magic)
+	}
+	t, b, err := p.record()
+	switch {
+	case err != nil:
+		return nil, err
+	case t == Failed:
+		return nil, failure(b)
+	case t != Begin:
+		return nil, broken("it begins with a record of type %d", t)
+	}
+	n := func(i int) uint64 { return binary.BigEndian.Uint64(b[8*i:]) }
+	p.Items, p.Bytes, p.at = n(0), n(1), int64(n(3))
+	from := Have{Items: n(2), Offset: p.at, List: Digest(b[32:])}
+	p.want = Digest(b[32+sha256.Size:])
+	p.Resumed = from != Have{}
+	if p.Resumed {
+		if from.Items != have.Items || from.List != have.List || from.Offset != 0 && from.Offset != have.Offset {
+			return nil, broken("it goes on where the receiver is not")
+		}
+		p.goOn(have)
+	}
+	return p, p.check(p.Items, p.Bytes)
+}
+
+// check refuses more than there may be.
+func (r *Reader) check(items, bytes uint64) error {
+	if r.maxItems > 0 && items > r.maxItems || r.maxBytes > 0 && bytes > r.maxBytes {
+		return ErrLimit
+	}
+	return nil
+}
+
+// early returns an end as one that came too early.
+func early(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// record reads a record. No more is kept for it than comes.
+func (r *Reader) record() (Type, []byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r.r, head[:]); err != nil {
+		return 0, nil, early(err)
+	}
+	t, n := Type(head[0]), int(binary.BigEndian.Uint32(head[:])&0xffffff)
+	bound, known := payloads[t]
+	if !known || n < bound.least || n > bound.most {
+		return t, nil, broken("a record of type %d and %d bytes", t, n)
+	}
+	if n > len(r.buf) {
+		r.buf = make([]byte, n)
+	}
+	_, err := io.ReadFull(r.r, r.buf[:n])
+	return t, r.buf[:n], early(err)
+}
+
+func failure(b []byte) error {
+	return &Failure{Errno: binary.BigEndian.Uint32(b), Permanent: b[4] != 0, Text: string(b[sizeFail:])}
+}
+
+// Have returns what somebody has who has all that Next has returned.
+func (r *Reader) Have() Have {
+	h := r.progress.have()
+	if r.at > 0 && !r.started { // the file that goes on has not been named yet
+		return r.have
+	}
+	return h
+}
+
+// Next returns the next record; after End there is none. The error is a *Failure if the
+// sender has failed.
+func (r *Reader) Next() (Record, error) {
+	if r.ended {
+		return Record{}, io.EOF
+	}
+	t, b, err := r.record()
+	if err != nil {
+		return Record{}, err
+	}
+	rec := Record{Type: t}
+	if t == Inside {
+		r.path = sum(r.path, b)
+	} else if r.path != r.want {
+		return rec, broken("it goes on in another directory")
+	}
+	switch t {
+	case Begin:
+		err = broken("it begins twice")
+	case Inside, Dir:
+		rec.Name = string(b)
+		err = checkName(rec.Name)
+		if r.depth++; err == nil && r.depth > MaxDepth {
+			err = broken("it is deeper than %d", MaxDepth)
+		}
+		if err == nil && t == Inside && (!r.Resumed || r.started) {
+			err = broken("it is inside of a directory that it has not entered")
+		}
+	case Up:
+		rec.Meta, err = parseMeta(b)
+		if r.depth--; err == nil && r.depth < 0 {
+			err = broken("it leaves more directories than it has entered")
+		}
+	case File, Same:
+		rec.Meta, rec.Name, err = parseFile(b)
+		if err == nil && t == Same && rec.Dev == 0 && rec.Ino == 0 {
+			err = broken("%q is the same as nothing", rec.Name)
+		}
+	case Link:
+		if rec.Meta, err = parseMeta(b); err == nil {
+			name, target, _ := bytes.Cut(b[sizeUp:], []byte{0})
+			rec.Name, rec.Target = string(name), string(target)
+			err = checkName(rec.Name)
+			if err == nil && (len(target) == 0 || len(target) > MaxTarget || bytes.IndexByte(target, 0) >= 0) {
+				err = broken("the target of %q", rec.Name)
+			}
+		}
+	case Block:
+		rec.Offset, rec.Data, err = r.checkBlock(b)
+	case Again:
+		if !r.open {
+			err = broken("a file is forgotten that has not begun")
+		}
+		r.open = false
+	case End:
+		r.close()
+		if rec.Skipped = binary.BigEndian.Uint64(b[sha256.Size:]); Digest(b) != r.root || r.depth != 0 || r.at > 0 && !r.started {
+			err = broken("it does not end with what it was made of")
+		}
+		r.ended = true
+	case Failed:
+		return Record{}, failure(b)
+	}
+	if err == nil && t.item() {
+		err = r.count(&rec, b)
+	}
+	return rec, err
+}
+
+// checkBlock reads a block, which has to be what its digest says and to fit into the
+// file.
+func (r *Reader) checkBlock(b []byte) (offset int64, data []byte, err error) {
+	offset, data = int64(binary.BigEndian.Uint64(b[1:])), b[sizeBlock:]
+	switch digest := sha256.Sum256(data); {
+	case !r.open:
+		return 0, nil, broken("a block belongs to no file")
+	case b[0] != 0:
+		return 0, nil, broken("a block has the flags %#x", b[0])
+	case offset < r.offset || offset > r.size || int64(len(data)) > r.size-offset:
+		return 0, nil, broken("a block of %d bytes at %d in a file of %d", len(data), offset, r.size)
+	case digest != Digest(b[9:]):
+		return 0, nil, broken("a block is not what its digest says")
+	default:
+		r.block(offset, len(data), digest[:])
+	}
+	return offset, data, r.check(0, r.bytes+r.data)
+}
+
+// count counts an item; the first file may go on behind what the receiver has of it.
+func (r *Reader) count(rec *Record, payload []byte) error {
+	r.item(rec.Type, payload)
+	if !r.started && r.at > 0 {
+		if rec.Type != File || sum(r.list, r.header) != r.have.Partial || r.at > rec.Size {
+			return broken("another file goes on than the receiver has begun")
+		}
+		rec.Offset = r.at
+		r.goOnFile(r.have)
+	}
+	r.started = true
+	return r.check(r.items, 0)
+}
