@@ -20,6 +20,7 @@ func (d *daemon) buildSandboxes(boot string) {
 		Worker: &worker.Runner{Starter: d.launch.AsUser, Program: filepath.Join(filepath.Dir(d.launch.Session), worker.Program)},
 	}
 	h.Sandboxes, h.Input, h.Output = m, m, m
+	d.store.OnUnbox(m.Unbox)
 	h.Patience = func() time.Duration {
 		return time.Duration(d.config.Current().Knobs.Int(knobPatience, 24*60*60)) * time.Second
 	}

@@ -360,6 +360,7 @@ func (s *Store) settleLast(j *Job, t *Task, l *line) bool {
 	}
 	s.finished.ran(t)
 	s.drop(j)
+	s.unboxed(j)
 	return true
 }
 
@@ -465,6 +466,7 @@ func (s *Store) appendAndApply(j *Job, may func() bool, data []byte, after func(
 	if after != nil {
 		after()
 	}
+	s.unboxed(j)
 	return f, nil
 }
 

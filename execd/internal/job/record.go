@@ -96,10 +96,12 @@ type state struct {
 	Runs        map[int]int  `json:"runs,omitempty"`
 	Checkpoints map[int]bool `json:"checkpoints,omitempty"`
 	PIDs        map[int]int  `json:"pids,omitempty"`
-	Late        map[int]int  `json:"late,omitempty"`
-	Requeued    time.Time    `json:"requeued,omitzero"`
-	Replied     bool         `json:"replied,omitempty"`
-	Unmet       []unmet      `json:"unmet,omitempty"`
+	// Sandboxes has those that the last runs of tasks have left for the next.
+	Sandboxes map[int]*Sandbox `json:"sandboxes,omitempty"`
+	Late      map[int]int      `json:"late,omitempty"`
+	Requeued  time.Time        `json:"requeued,omitzero"`
+	Replied   bool             `json:"replied,omitempty"`
+	Unmet     []unmet          `json:"unmet,omitempty"`
 	// Held has the tasks with a hold, by its letter.
 	Held map[string]string `json:"held,omitempty"`
 }
@@ -189,6 +191,8 @@ type End struct {
 	Checkpoint bool `json:"checkpoint,omitempty"`
 	// PID is the job's, for the command that restarts it from the checkpoint.
 	PID int `json:"pid,omitempty"`
+	// Sandbox is the run's, with which the next goes on; nil: it begins with none.
+	Sandbox *Sandbox `json:"sandbox,omitempty"`
 	// Accounting is the line for the accounting file, and Place where it was
 	// to be written: when the step is repeated after a crash it looks from
 	// there on for that very line.
@@ -324,7 +328,7 @@ func (j *Job) restore(st *state) error {
 	j.pending, j.active, j.started = pending, nil, 0
 	j.finished, j.deleted, j.requeued, j.replied = st.Finished, st.Deleted, st.Requeued, st.Replied
 	j.runs, j.checkpoints, j.pids = maps.Clone(st.Runs), maps.Clone(st.Checkpoints), maps.Clone(st.PIDs)
-	j.late = maps.Clone(st.Late)
+	j.late, j.sandboxes = maps.Clone(st.Late), maps.Clone(st.Sandboxes)
 	j.failed, j.failure = NoTasks(j.Tasks), st.Failure
 	if st.Failed != "" {
 		var ok bool
@@ -353,7 +357,7 @@ func (j *Job) restore(st *state) error {
 
 // lines returns events that lead to the present state of the job.
 func (j *Job) lines(now time.Time) []*line {
-	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Checkpoints: j.checkpoints, PIDs: j.pids, Late: j.late, Requeued: j.requeued, Replied: j.replied, Failed: j.failed.format(), Failure: j.failure}
+	st := &state{Finished: j.finished, Deleted: j.deleted, Runs: j.runs, Checkpoints: j.checkpoints, PIDs: j.pids, Sandboxes: j.sandboxes, Late: j.late, Requeued: j.requeued, Replied: j.replied, Failed: j.failed.format(), Failure: j.failure}
 	for _, u := range j.unmet {
 		st.Unmet = append(st.Unmet, *u)
 	}
@@ -433,7 +437,7 @@ func (j *Job) apply(number int, l *line) error {
 		}
 		j.pending.Remove(number)
 		t = &Task{
-			Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number], LastPID: j.pids[number],
+			Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number], LastPID: j.pids[number], Kept: j.sandboxes[number],
 			Started: l.Time, Start: *l.Start, Needs: j.Terms().Needs, alteration: j.alterations, begun: make(chan struct{}),
 		}
 		if n := t.Start.Needs; n != nil {
@@ -474,6 +478,9 @@ func (j *Job) apply(number int, l *line) error {
 		t.Stuck = nil
 	case EventDone:
 		delete(j.active, number)
+		if b := t.End.kept(); b != nil { // it was to run again, and does not
+			j.keep(number, b)
+		}
 		j.forgetRuns(number)
 		j.finished++
 		if why := t.End.failure(); why != "" {
@@ -494,8 +501,12 @@ func (j *Job) apply(number int, l *line) error {
 			}
 			j.checkpoints[number], j.pids[number] = true, t.End.PID
 		}
+		j.keep(number, t.End.kept())
 		j.requeued = l.Time
 	case EventErrored:
+		if t != nil && t.State == Ended {
+			j.keep(number, t.End.kept())
+		}
 		if t == nil {
 			j.pending.Remove(number)
 			t = &Task{Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number], LastPID: j.pids[number], begun: make(chan struct{})}
@@ -575,29 +586,31 @@ type Job struct {
 	dropped       bool // nothing is left of it, its record goes
 	replied       bool // who it came from was told that it was accepted
 	pending       Tasks
-	active        map[int]*Task  // started, over, ended or in error; nil: none was yet
-	runs          map[int]int    // run numbers of tasks that ran before
-	checkpoints   map[int]bool   // those of them whose last run left a checkpoint
-	pids          map[int]int    // and the pid that the job had in it
-	late          map[int]int    // how often it took too long to prepare them
-	notBefore     time.Time      // when it may be prepared again; lost with execd
-	delayed       string         // and why not before
-	delays        int            // how often that was
-	started       int            // tasks in state Started
-	finished      int            // tasks that ran to their end
-	deleted       int            // tasks deleted before they started
-	failed        Tasks          // those that are over and did not succeed
-	failure       string         // how the first of them ended
-	requeued      time.Time      // when a task was last put back: the job queues behind those that did not have their turn
-	startAwaited  bool           // somebody waits for a task to start, which changed is to tell
-	changed       chan struct{}  // closed when a task's end is in the accounting file; nil: nobody waits
-	held          map[rune]Tasks // tasks that are not to be started, by the letter of the hold
-	waitsFor      map[int]bool   // the jobs of -hold_jid that are not over
-	waitsForTasks []int          // the jobs of -hold_jid_ad and -hold_jid_ad_ok
-	links         *links         // what they came from, with no Unmet
-	unmet         []*unmet       // those of links.Success that did not succeed
-	blocked       []blockedJob   // of a job that is over: those that will never run, to be told
-	freed         []*Job         // of a job that is over: those that waited for it, to be told
+	active        map[int]*Task    // started, over, ended or in error; nil: none was yet
+	runs          map[int]int      // run numbers of tasks that ran before
+	checkpoints   map[int]bool     // those of them whose last run left a checkpoint
+	pids          map[int]int      // and the pid that the job had in it
+	sandboxes     map[int]*Sandbox // those that the last runs of tasks have left for the next
+	unboxed       []*Sandbox       // those of tasks that will not run again, to be told
+	late          map[int]int      // how often it took too long to prepare them
+	notBefore     time.Time        // when it may be prepared again; lost with execd
+	delayed       string           // and why not before
+	delays        int              // how often that was
+	started       int              // tasks in state Started
+	finished      int              // tasks that ran to their end
+	deleted       int              // tasks deleted before they started
+	failed        Tasks            // those that are over and did not succeed
+	failure       string           // how the first of them ended
+	requeued      time.Time        // when a task was last put back: the job queues behind those that did not have their turn
+	startAwaited  bool             // somebody waits for a task to start, which changed is to tell
+	changed       chan struct{}    // closed when a task's end is in the accounting file; nil: nobody waits
+	held          map[rune]Tasks   // tasks that are not to be started, by the letter of the hold
+	waitsFor      map[int]bool     // the jobs of -hold_jid that are not over
+	waitsForTasks []int            // the jobs of -hold_jid_ad and -hold_jid_ad_ok
+	links         *links           // what they came from, with no Unmet
+	unmet         []*unmet         // those of links.Success that did not succeed
+	blocked       []blockedJob     // of a job that is over: those that will never run, to be told
+	freed         []*Job           // of a job that is over: those that waited for it, to be told
 	request       *api.SubmitRequest
 	alterations   int  // how often it was altered
 	stale         bool // it was altered since somebody asked what is ready
@@ -606,10 +619,11 @@ type Job struct {
 // Task is a task that is not pending any more.
 type Task struct {
 	Job        *Job
-	Number     int  // 1 for a job that is no array
-	Run        int  // how often it was started before
-	Checkpoint bool // the run before left one to go on from
-	LastPID    int  // of the job in the run before that left it; 0: not known
+	Number     int      // 1 for a job that is no array
+	Run        int      // how often it was started before
+	Checkpoint bool     // the run before left one to go on from
+	LastPID    int      // of the job in the run before that left it; 0: not known
+	Kept       *Sandbox // of the run before, which this one goes on with; nil: none
 	State      State
 	Started    time.Time
 	Start      Start
@@ -703,6 +717,7 @@ func (j *Job) forgetRuns(number int) {
 	delete(j.runs, number)
 	delete(j.checkpoints, number)
 	delete(j.pids, number)
+	j.unbox(number)
 }
 
 // over reports whether nothing of the job is left to do.

@@ -14,10 +14,77 @@ type Sandbox struct {
 	ID      string    `json:"id"`
 	Dir     string    `json:"dir"` // absolute; execd's own, the run works below it
 	Created time.Time `json:"created"`
+	// Kept says that the run before has worked in it, and this one goes on with what it left.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // Files returns the directory in which the run works.
 func (s *Sandbox) Files() string { return filepath.Join(s.Dir, order.DirFiles) }
+
+// kept returns the sandbox with which the next run goes on.
+func (e *End) kept() *Sandbox {
+	if e == nil {
+		return nil
+	}
+	return e.Sandbox
+}
+
+// keep keeps the sandbox of a run for the next one of its task; nil: there is none to be
+// kept. The Store's mutex is held.
+func (j *Job) keep(number int, b *Sandbox) {
+	switch {
+	case b == nil:
+		delete(j.sandboxes, number)
+	case j.sandboxes == nil:
+		j.sandboxes = map[int]*Sandbox{number: b}
+	default:
+		j.sandboxes[number] = b
+	}
+}
+
+// unbox has the sandbox be discarded that was kept for a task, which does not run again.
+// The Store's mutex is held.
+func (j *Job) unbox(number int) {
+	if b := j.sandboxes[number]; b != nil {
+		delete(j.sandboxes, number)
+		j.unboxed = append(j.unboxed, b)
+	}
+}
+
+// OnUnbox sets the function that is told of sandboxes that were kept for runs that will
+// not be. It must not block, or call back into the Store.
+func (s *Store) OnUnbox(f func(*Sandbox)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onUnbox = f
+}
+
+// unboxed tells of them. s.mu is held.
+func (s *Store) unboxed(j *Job) {
+	for _, b := range j.unboxed {
+		if s.onUnbox != nil {
+			s.onUnbox(b)
+		}
+	}
+	j.unboxed = nil
+}
+
+// Sandboxes returns those that runs have, or that are kept for the next.
+func (s *jobSet) Sandboxes() (all []*Sandbox) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.jobs {
+		for _, t := range j.active {
+			if b := t.Start.Sandbox; b != nil && t.State != Errored {
+				all = append(all, b)
+			}
+		}
+		for _, b := range j.sandboxes {
+			all = append(all, b)
+		}
+	}
+	return all
+}
 
 // Box notes the sandbox of a task which was taken, before Begin.
 func (s *jobSet) Box(t *Task, b *Sandbox) {

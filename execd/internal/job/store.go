@@ -32,6 +32,7 @@ type Store struct {
 	// onDelete is told before tasks are deleted that wait.
 	onDelete func(*Job) (undo func())               // guarded by mu
 	onNotice func(*Job, *api.SubmitRequest, Notice) // guarded by mu; nil: nobody is told
+	onUnbox  func(*Sandbox)                         // guarded by mu; nil: nobody is told
 
 	predecessors sync.Mutex // held while those of a job are altered
 }

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -61,9 +63,12 @@ func summary(s *Store, number int) string {
 	if j == nil {
 		return "none"
 	}
-	text := fmt.Sprintf("pending %s finished %d deleted %d started %d runs %v checkpoints %v", j.pending.String(), j.finished, j.deleted, j.started, j.runs, j.checkpoints)
+	text := fmt.Sprintf("pending %s finished %d deleted %d started %d runs %v checkpoints %v sandboxes", j.pending.String(), j.finished, j.deleted, j.started, j.runs, j.checkpoints)
+	for _, number := range slices.Sorted(maps.Keys(j.sandboxes)) {
+		text += fmt.Sprintf(" %d:%s", number, j.sandboxes[number].Dir)
+	}
 	for _, t := range j.tasksInOrder() {
-		text += fmt.Sprintf("\n%d %v run %d checkpoint %v want %v end %v stuck %v", t.Number, t.State, t.Run, t.Checkpoint, t.Want, (t.State == Over || t.State == Ended) && t.End != nil, t.Stuck != nil)
+		text += fmt.Sprintf("\n%d %v run %d checkpoint %v kept %v want %v end %v stuck %v", t.Number, t.State, t.Run, t.Checkpoint, t.State != Errored && t.Kept != nil, t.Want, (t.State == Over || t.State == Ended) && t.End != nil, t.Stuck != nil)
 	}
 	return text
 }
@@ -77,11 +82,13 @@ func TestRecordAgreesWithMemory(t *testing.T) {
 	s, log := openStore(t, root)
 	s.compactAbove = 4 << 10
 	j := submitArray(t, s, 400)
+	unboxed := map[string]bool{}
+	s.OnUnbox(func(b *Sandbox) { unboxed[b.Dir] = true })
 	var wg sync.WaitGroup
 	for w := range 6 {
 		rnd := rand.New(rand.NewPCG(seed, uint64(w)))
 		wg.Go(func() {
-			for range 50 {
+			for n := range 50 {
 				task := s.Take(j, Start{Queue: "all.q", Boot: "b"}, time.Now())
 				if task == nil {
 					return
@@ -97,6 +104,9 @@ func TestRecordAgreesWithMemory(t *testing.T) {
 					continue // runs on
 				}
 				end := &End{Fate: []Fate{FateDone, FateDone, FateRequeue, FateError}[rnd.IntN(4)], Checkpoint: rnd.IntN(2) == 0, Accounting: strings.Repeat("x", 200)}
+				if end.Fate != FateDone && rnd.IntN(2) == 0 {
+					end.Sandbox = &Sandbox{Dir: fmt.Sprintf("/%d.%d", w, n)}
+				}
 				if rnd.IntN(3) == 0 {
 					err := errors.Join(s.Over(task, end), s.Stick(task, Stuck{Text: "no space left"}))
 					if rnd.IntN(2) == 0 {
@@ -138,6 +148,14 @@ func TestRecordAgreesWithMemory(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "internal error") {
 		t.Errorf("log:\n%s", log)
+	}
+	if len(unboxed) == 0 {
+		t.Error("no sandbox was kept for a run that will not be")
+	}
+	for _, b := range s.Sandboxes() {
+		if unboxed[b.Dir] {
+			t.Errorf("sandbox %s is removed, and kept for another run", b.Dir)
+		}
 	}
 	want := summary(s, 1)
 	again, log := openStore(t, root)

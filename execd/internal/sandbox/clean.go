@@ -36,6 +36,11 @@ func (m *Manager) Remove(t *job.Task) {
 	}
 }
 
+// Unbox removes a sandbox that was kept for a run that will not be.
+func (m *Manager) Unbox(s *job.Sandbox) {
+	m.Later(0, func() { m.try(s.Dir, alone) })
+}
+
 // try removes a directory that no run has any more, or has it tried again later. What the
 // owner may hold up is done by aside.
 func (m *Manager) try(path string, aside func(do func())) {
@@ -142,10 +147,8 @@ func (m *Manager) clear(dir *os.File, name string, aside func(do func())) error 
 // before anything is started.
 func (m *Manager) Recover() {
 	used := map[string]bool{}
-	for _, t := range m.Store.Unfinished() {
-		if s := t.Start.Sandbox; s != nil {
-			used[s.Dir] = true
-		}
+	for _, s := range m.Store.Sandboxes() {
+		used[s.Dir] = true
 	}
 	place := m.place()
 	if err := m.check(place); err != nil {

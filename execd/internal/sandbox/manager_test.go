@@ -167,6 +167,41 @@ func TestPlan(t *testing.T) {
 	r.Remove(a)
 }
 
+// The next run goes on in a sandbox that was kept for it, unless that is lost. Who does not
+// start after all leaves it.
+func TestPlanKept(t *testing.T) {
+	r := newRig(t)
+	for _, lost := range []bool{false, true} {
+		task := r.made()
+		was := *task.Start.Sandbox
+		r.must(r.Store.Begin(task))
+		end := &job.End{Fate: job.FateRequeue, Sandbox: task.Start.Sandbox, Accounting: "x"}
+		r.must(r.Store.End([]job.Ending{{Task: task, End: end, Time: time.Now()}})[0])
+		r.must(r.Store.Settle(task))
+		if lost {
+			r.must(os.RemoveAll(was.Dir))
+		}
+		for range 2 {
+			next := r.planned("")
+			s := next.Start.Sandbox
+			if next.Number != task.Number || next.Run != 1 || s.Kept == lost || (s.Dir == was.Dir) == lost || s.ID == was.ID {
+				t.Errorf("lost %v: run %d of task %d has %+v after %+v", lost, next.Run, next.Number, s, was)
+			}
+			r.Store.Untake(next)
+		}
+		r.Recover()
+		if r.isGone(was.Files()) != lost || len(r.left) > 0 {
+			t.Errorf("lost %v: what is left: %v", lost, r.left)
+		}
+		r.Store.OnUnbox(r.Unbox)
+		_, err := r.Store.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{fmt.Sprintf("1.%d", task.Number)}}, job.Caller{UID: r.owner.UID, Name: "alice"}, func(*job.Task) {})
+		r.must(err)
+		if r.passed(); !r.isGone(was.Dir) {
+			t.Errorf("lost %v: it is deleted, and its sandbox is there", lost)
+		}
+	}
+}
+
 // Only execd's own directory is used, by one execd alone.
 func TestPlace(t *testing.T) {
 	r := newRig(t)

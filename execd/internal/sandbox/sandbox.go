@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -85,12 +86,27 @@ func (m *Manager) Plan(t *job.Task, r *api.SubmitRequest) error {
 	if claim == "" { // the queue's own slot has none
 		claim = fmt.Sprintf("<%s>#%s#%v#", m.Host, m.Boot, t.RunID())
 	}
-	m.Store.Box(t, &job.Sandbox{
+	s := &job.Sandbox{
 		ID:      fmt.Sprintf("%ss%x#%x%s", claim, m.made.Add(1), now.Unix(), word),
 		Dir:     filepath.Join(place, t.RunID().String()+"-"+word[:idDigits]),
 		Created: now,
-	})
+	}
+	if k := t.Kept; k != nil {
+		if _, err := os.Lstat(k.Files()); err == nil {
+			s.Dir, s.Created, s.Kept = k.Dir, k.Created, true
+		} else { // a file system in memory is empty after the host was restarted
+			m.Log.Warn(fmt.Sprintf("job %v: its sandbox is lost, and it begins with a new one: %v", t, err))
+		}
+	}
+	m.Store.Box(t, s)
 	return nil
+}
+
+// Keeps reports whether the next run goes on in the sandbox of this one when the job has
+// to leave its slot.
+func (m *Manager) Keeps(t *job.Task) bool {
+	r, err := m.Store.Request(t.Job)
+	return err == nil && (r.WhenOut == api.OutEvict || r.WhenOut == api.OutAlways)
 }
 
 // idDigits are the hexadecimal digits at the end of the name of a sandbox.
@@ -118,7 +134,7 @@ func (m *Manager) Fetch(ctx context.Context, t *job.Task, report func(order.Prog
 	if err := m.make(t.Start.Sandbox, owner); err != nil {
 		return err
 	}
-	if len(r.StageIn) == 0 {
+	if len(r.StageIn) == 0 || t.Start.Sandbox.Kept { // the run before may have changed what it was brought
 		return nil
 	}
 	p := launch.PathsOf(t, r, owner, m.Host)

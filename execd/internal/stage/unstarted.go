@@ -101,7 +101,7 @@ func (r *Runner) untake(l *life) {
 
 // giveBack frees what a task held that is not started after all.
 func (r *Runner) giveBack(l *life) {
-	if t := l.task; t.Start.Sandbox != nil {
+	if t := l.task; t.Start.Sandbox != nil && !t.Start.Sandbox.Kept {
 		r.Go(func() { r.Sandboxes.Remove(t) }) // the next has another
 	}
 	r.GIDs.Give(l.task.Start.AddGID)

@@ -101,6 +101,8 @@ type Progress = order.Progress
 type Sandboxes interface {
 	// Plan notes that of a run which is to be started; nothing is made yet.
 	Plan(t *job.Task, request *api.SubmitRequest) error
+	// Keeps reports whether the next run goes on in it when the job has to leave its slot.
+	Keeps(t *job.Task) bool
 	// Remove removes it, now or later. There may be none any more, or never was one.
 	Remove(t *job.Task)
 }

@@ -122,10 +122,20 @@ func (f *End) Conclude(out *spool.Outcome) *job.End {
 	if faulty && !f.fault(t, out) && run.Requeues {
 		e.Fate = job.FateError
 	}
+	if e.Fate != job.FateDone && f.keeps(out) {
+		e.Sandbox = t.Start.Sandbox
+	}
 	if e.Fate == job.FateRequeue && out.Checkpoint {
 		e.Checkpoint, e.PID = true, f.host.Launcher.JobPID(t.RunID())
 	}
 	return e
+}
+
+// keeps reports whether the next run goes on in the sandbox of this one: if it was not torn
+// down with the host.
+func (f *End) keeps(out *spool.Outcome) bool {
+	s := f.of.Start.Sandbox
+	return s != nil && (out.Usage != nil || s.Kept && f.of.Start.Boot == f.host.Boot) && f.host.Sandboxes.Keeps(f.of)
 }
 
 // requeues reports whether somebody would start the job again.
@@ -318,7 +328,7 @@ func (f *End) clean() error {
 	if t.Start.Boot != f.host.Boot {
 		f.cleanOld(t)
 	}
-	if f.host.Sandboxes != nil {
+	if f.host.Sandboxes != nil && f.End.Sandbox == nil {
 		f.host.Sandboxes.Remove(t)
 	}
 	if err := f.entry.Synced(); err != nil {
