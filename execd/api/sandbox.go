@@ -82,13 +82,44 @@ func PlainPlace(place string) (string, bool) {
 	return after, true
 }
 
-// cutScheme cuts a URL behind its scheme.
+// cutScheme cuts a URL behind its scheme, which it returns in small letters.
 func cutScheme(text string) (scheme, after string, ok bool) {
 	scheme, after, ok = strings.Cut(text, "://")
-	if !ok || scheme == "" || strings.Trim(strings.ToLower(scheme), "abcdefghijklmnopqrstuvwxyz0123456789+-.") != "" {
+	if scheme = strings.ToLower(scheme); !ok || scheme == "" || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz0123456789+-.") != "" {
 		return "", "", false
 	}
 	return scheme, after, true
+}
+
+// Scheme returns the scheme of a URL in small letters, "" for what is none.
+func Scheme(place string) string {
+	scheme, _, _ := cutScheme(place)
+	return scheme
+}
+
+// URL is a place that is no path, with the option that names it.
+type URL struct {
+	Option Field
+	Place  string
+	Scheme string
+}
+
+// URLs returns all that a request names by URLs of other schemes than file.
+func (r *SubmitRequest) URLs() []URL {
+	var list []URL
+	add := func(option Field, place string) {
+		if _, plain := PlainPlace(place); !plain {
+			list = append(list, URL{option, place, Scheme(place)})
+		}
+	}
+	for i := range r.StageIn {
+		add(FieldStageIn, string(r.StageIn[i].Place))
+	}
+	for i := range r.StageOut {
+		add(FieldStageOut, string(r.StageOut[i].Place))
+	}
+	add(FieldStageOutTo, r.StageOutTo)
+	return list
 }
 
 // stages reports whether a request says anything of a sandbox beside that there is one.
@@ -212,15 +243,20 @@ func checkStaged(option, name string, seen map[string]bool) error {
 	}
 }
 
-// checkPlace refuses what is no path and no URL that is known.
+// checkPlace refuses what is no path and no URL.
 func checkPlace(option, place string) error {
-	switch _, plain := PlainPlace(place); {
+	_, plain := PlainPlace(place)
+	scheme, after, _ := cutScheme(place)
+	switch {
 	case len(place) > MaxPath:
 		return reject("the path of %s has %d bytes, at most %d are possible", option, len(place), MaxPath)
 	case hasControl(place):
 		return reject("the path of %s contains a control character", option)
-	case !plain:
-		return reject("%s: %q cannot be reached: of URLs only file:///PATH is known", option, Short(place))
+	case plain:
+	case scheme == fileScheme:
+		return reject("%s: %q names a file of no host: it is file:///PATH", option, Short(place))
+	case after == "":
+		return reject("%s: %q names nothing", option, Short(place))
 	}
 	return nil
 }

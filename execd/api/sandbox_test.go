@@ -26,8 +26,8 @@ func TestCheckSandbox(t *testing.T) {
 		{SubmitRequest{Sandbox: "y", WhenOut: "later"}, "no value of -when_out"},
 		{SubmitRequest{Sandbox: "y", WhenOut: OutSuccess, StageOutTo: "$HOME/out"}, ""},
 		{SubmitRequest{Sandbox: "y", StageOutTo: "a\nb"}, "the path of -stageout_to contains a control character"},
-		{SubmitRequest{Sandbox: "y", StageOutTo: "s3://bucket/a"}, `"s3://bucket/a" cannot be reached`},
-		{SubmitRequest{Sandbox: "y", StageOutTo: "file://host/a"}, "cannot be reached"},
+		{SubmitRequest{Sandbox: "y", StageOutTo: "s3://bucket/a"}, ""},
+		{SubmitRequest{Sandbox: "y", StageOutTo: "file://host/a"}, "names a file of no host"},
 		{SubmitRequest{Sandbox: "y", StageOutTo: "file:///a"}, ""},
 
 		{in(Staged{Place: "data"}, Staged{Name: "b/c", Place: "/data"}, Staged{Place: "d/"}), ""},
@@ -46,7 +46,8 @@ func TestCheckSandbox(t *testing.T) {
 		{in(Staged{Name: "a\n", Place: "a"}), "control character"},
 		{in(Staged{Place: Text(strings.Repeat("a", MaxPath+1))}), "4096 bytes"},
 		{in(Staged{Place: Text(strings.Repeat("a", 256))}), "more than 255 bytes"},
-		{in(Staged{Place: "https://h/a?b=c"}), "cannot be reached"},
+		{in(Staged{Place: "https://h/a?b=c"}), ""},
+		{in(Staged{Place: "https://"}), "names nothing"},
 		{in(many...), "at most 1000 are possible"},
 
 		{out(Staged{Name: "a"}, Staged{Name: "b", Place: "/c"}), ""},
@@ -77,7 +78,7 @@ func TestCheckSandbox(t *testing.T) {
 
 func TestPlainPlace(t *testing.T) {
 	for place, want := range map[string]string{
-		"/a": "/a", "a://b": "", "file:///a b": "/a b", "file://h/a": "", "1 a://b": "1 a://b", "://": "://", "FILE:///a": "",
+		"/a": "/a", "a://b": "", "file:///a b": "/a b", "file://h/a": "", "1 a://b": "1 a://b", "://": "://", "FILE:///a": "/a",
 	} {
 		if got, ok := PlainPlace(place); got != want || ok != (want != "") {
 			t.Errorf("PlainPlace(%q) = %q, %t; want %q", place, got, ok, want)

@@ -30,9 +30,11 @@ const help = `usage: execd-transfer copy
        execd-transfer pack [-have HAVE] DIR
        execd-transfer unpack [-bytes N] [-items N] [-links] [-dots] [-id ID] DEST
        execd-transfer unpack -have [-id ID] DEST
+       execd-transfer plugin PROGRAM
 Copies files of a job into its sandbox, or its output to where it belongs, for
 execd, which says on standard input what is to be done. Or writes a directory to
-standard output, and makes one of what it reads there.
+standard output, and makes one of what it reads there. With plugin it prints
+what a file transfer plugin can, which it asks the program.
 
   -bytes N    take no more bytes
   -dots       in the home directory, also take names that begin with a dot
@@ -62,8 +64,10 @@ func main() {
 		os.Exit(packWord(args[1:]))
 	case len(args) > 0 && args[0] == "unpack":
 		os.Exit(unpackWord(args[1:]))
+	case len(args) == 2 && args[0] == "plugin":
+		os.Exit(runPlugin(args[1]))
 	default:
-		os.Exit(usage("it wants a word: copy, pack or unpack"))
+		os.Exit(usage("it wants a word: copy, pack, plugin or unpack"))
 	}
 }
 
@@ -72,11 +76,8 @@ func usage(text string) int {
 	return exitUsage
 }
 
-// Seconds in which the disk, or a plugin, does something that nobody sees.
-const (
-	syncTime   = 1800
-	pluginTime = 7200
-)
+// syncTime is how many seconds the disk may do something that nobody sees.
+const syncTime = 1800
 
 // worker carries out the orders.
 type worker struct {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -61,6 +62,27 @@ func (p *plugins) add(it item) error {
 	return nil
 }
 
+// known returns the plugin of a scheme. One of the user's own is in the sandbox by now,
+// and is asked what it can.
+func (p *plugins) known(scheme string) (*order.Plugin, error) {
+	plugin := p.plugin(scheme)
+	if strings.HasPrefix(plugin.Path, "/") {
+		return plugin, nil
+	}
+	own := order.Plugin{Scheme: scheme, Path: "./" + plugin.Path}
+	m, err := ask(own.Path, order.FilesPath, p.orders.Env, false)
+	if err != nil {
+		return nil, never(unix.ENOEXEC, "the job's own plugin %s cannot be used: %v", quote(plugin.Path), err)
+	}
+	own.Many = m.Many
+	return &own, nil
+}
+
+// stall is how long a plugin may do nothing.
+func (p *plugins) stall() time.Duration {
+	return time.Duration(cmp.Or(p.orders.Stall, order.PluginTime)) * time.Second
+}
+
 func (p *plugins) plugin(scheme string) *order.Plugin {
 	for i := range p.orders.Plugins {
 		if p.orders.Plugins[i].Scheme == scheme {
@@ -87,9 +109,12 @@ func (p *plugins) run(scheme string) error {
 	if len(items) == 0 {
 		return nil
 	}
-	p.waits.Store(pluginTime)
+	p.waits.Store(int64((p.stall() + order.Spare*time.Second) / time.Second))
 	defer p.waits.Store(0)
-	plugin := p.plugin(scheme)
+	plugin, err := p.known(scheme)
+	if err != nil {
+		return err
+	}
 	if plugin.Many {
 		if err := p.many(plugin, items); err != nil {
 			return err
@@ -183,11 +208,16 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxSaid)], "?")
 }
 
+// environment is that of plugins: they are found by their paths, and find programs of
+// the host.
+func environment(more []string) []string {
+	return append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"}, more...)
+}
+
 // call runs a plugin in the sandbox, and returns the first that it says.
 func (p *plugins) call(plugin *order.Plugin, items []item, args ...string) (said string, err error) {
 	cmd := exec.Command(plugin.Path, args...)
-	cmd.Dir = "/proc/self/fd/" + itoa(order.Files)
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"}
+	cmd.Dir, cmd.Env = order.FilesPath, environment(p.orders.Env)
 	// It goes with us; the signal comes when the thread ends that has started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -198,14 +228,17 @@ func (p *plugins) call(plugin *order.Plugin, items []item, args ...string) (said
 	}
 	defer read.Close()
 	cmd.Stderr = write
+	// What it makes is to be no more open than what other programs make.
+	mask := unix.Umask(0o022)
 	err = cmd.Start()
+	unix.Umask(mask)
 	write.Close()
 	if err != nil {
 		return "", err
 	}
 	over := make(chan bool)
-	defer close(over)
-	go p.watch(cmd.Process.Pid, items, over)
+	stalled := make(chan bool, 1)
+	go func() { stalled <- p.watch(cmd.Process, items, over) }()
 	// What it has left may keep the pipe: it is not waited for.
 	words := make(chan string, 1)
 	go func() {
@@ -214,22 +247,29 @@ func (p *plugins) call(plugin *order.Plugin, items []item, args ...string) (said
 		words <- first.String()
 		_, _ = io.Copy(io.Discard, read)
 	}()
-	if err = cmd.Wait(); err == nil {
+	err = cmd.Wait()
+	close(over)
+	switch {
+	case <-stalled:
+		return "", fmt.Errorf("it did nothing for %v", p.stall())
+	case err == nil:
 		return "", nil
 	}
 	_ = read.SetReadDeadline(time.Now().Add(time.Second))
 	return <-words, err
 }
 
-// watch looks whether a plugin does something: it reads or writes, or its files grow.
-func (p *plugins) watch(pid int, items []item, over <-chan bool) {
-	ticker := time.NewTicker(10 * time.Second)
+// watch looks whether a plugin does something: it or what it has started reads or writes,
+// or its files grow. One that does not is ended, which watch reports.
+func (p *plugins) watch(plugin *os.Process, items []item, over <-chan bool) (stalled bool) {
+	limit := p.stall()
+	ticker := time.NewTicker(min(10*time.Second, limit/4))
 	defer ticker.Stop()
-	last := ""
+	last, since := "", time.Now()
 	for {
 		select {
 		case <-over:
-			return
+			return stalled
 		case <-ticker.C:
 		}
 		size := int64(0)
@@ -239,12 +279,30 @@ func (p *plugins) watch(pid int, items []item, over <-chan bool) {
 				size += st.Size
 			}
 		}
-		io, _ := os.ReadFile("/proc/" + itoa(pid) + "/io")
-		if now := fmt.Sprint(size, string(io)); now != last {
-			last = now
+		switch now := fmt.Sprint(size, counters(plugin.Pid)); {
+		case now != last:
+			last, since = now, time.Now()
 			p.beat.Add(1)
+		case time.Since(since) > limit:
+			stalled = true
+			_ = plugin.Kill() // what it has started is ended with our group
 		}
 	}
+}
+
+// counters returns what a process, and those that it has started, have read and written.
+func counters(pid int) string {
+	const most = 100
+	var text strings.Builder
+	list := []string{itoa(pid)}
+	for i := 0; i < len(list) && i < most; i++ {
+		dir := "/proc/" + list[i]
+		io, _ := os.ReadFile(dir + "/io")
+		text.Write(io)
+		children, _ := os.ReadFile(dir + "/task/" + list[i] + "/children")
+		list = append(list, strings.Fields(string(children))...)
+	}
+	return text.String()
 }
 
 // result is what a plugin says of one file.
@@ -268,11 +326,7 @@ func readResults(name string) (map[string]result, error) {
 	}
 	results := make(map[string]result)
 	for _, part := range split(string(text)) {
-		parse := classad.ParseOld
-		if strings.HasPrefix(part, "[") {
-			parse = classad.ParseAd
-		}
-		ad, err := parse(part)
+		ad, err := parseAd(part)
 		if err != nil {
 			return results, err
 		}
@@ -287,6 +341,14 @@ func readResults(name string) (map[string]result, error) {
 		results[url] = result{ok, why, said && !again}
 	}
 	return results, nil
+}
+
+// parseAd reads an ad in either of its forms.
+func parseAd(text string) (*classad.Ad, error) {
+	if strings.HasPrefix(text, "[") {
+		return classad.ParseAd(text)
+	}
+	return classad.ParseOld(text)
 }
 
 // split cuts a text into ads: each in brackets, or else in lines that end with an empty

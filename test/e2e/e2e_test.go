@@ -12,6 +12,9 @@ package e2e
 import (
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/user"
@@ -334,6 +337,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"idle":          cmdIdle,          // idle SECONDS MAX: execd and its shepherds switch at most so often
 	"rss":           cmdRSS,           // rss MB: execd holds at most so much memory
 	"checkxml":      cmdCheckXML,      // checkxml FILE: it is XML with the structure of Grid Engine's; FILE may be stdout
+	"serve":         cmdServe,         // serve DIR: an HTTP server, which $url leads to, has the files of DIR and takes more
 	"untouched":     cmdUntouched,     // untouched: execd still is the process that was started
 }
 
@@ -557,6 +561,38 @@ func cmdAs(ts *testscript.TestScript, neg bool, args []string) {
 	if (err != nil) != neg {
 		ts.Fatalf("%s as %s: %v", args[1], args[0], err)
 	}
+}
+
+// cmdServe starts a server of files. Files are fetched by GET and brought by PUT, where
+// their directory is; a path that begins with /slow/ is never answered.
+func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) != 1, "serve DIR")
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o755))
+	get, over := http.FileServer(http.Dir(dir)), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/slow/"):
+			<-over
+		case r.Method == http.MethodPut:
+			text, err := io.ReadAll(r.Body)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, filepath.Clean("/"+r.URL.Path)), text, 0o644)
+			}
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusConflict)
+				return
+			}
+			w.WriteHeader(http.StatusCreated)
+		default:
+			get.ServeHTTP(w, r)
+		}
+	}))
+	ts.Defer(func() {
+		close(over)
+		server.Close()
+	})
+	ts.Setenv("url", server.URL)
 }
 
 func cmdTmpfs(ts *testscript.TestScript, neg bool, args []string) {

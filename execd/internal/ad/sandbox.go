@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"paddock/classad"
 	"paddock/execd/api"
 )
 
@@ -180,4 +181,38 @@ func (r *reader) remaps() (places map[string]string, order []string) {
 	}
 	add()
 	return places, order
+}
+
+// Plugin is a program of a job's own that takes files from URLs and to them.
+type Plugin struct {
+	Schemes []string
+	Path    string
+}
+
+// transferPlugins lists them, SCHEME[,SCHEME...]=PATH;...
+const transferPlugins = "TransferPlugins"
+
+// Plugins returns the plugins that the ad of a job names.
+func Plugins(job *classad.Ad) ([]Plugin, error) {
+	r := newReader(job, &RequestOptions{})
+	r.of = ""
+	var list []Plugin
+	for item := range strings.SplitSeq(r.text(transferPlugins), ";") {
+		if item = strings.Trim(item, blanks); item == "" {
+			continue
+		}
+		schemes, path, ok := strings.Cut(item, "=")
+		p := Plugin{Path: strings.Trim(path, blanks)}
+		for word := range strings.SplitSeq(schemes, ",") {
+			scheme := api.Scheme(strings.Trim(word, blanks) + "://")
+			ok = ok && scheme != ""
+			p.Schemes = append(p.Schemes, scheme)
+		}
+		if _, plain := api.PlainPlace(p.Path); !ok || p.Path == "" || !plain {
+			r.fail(transferPlugins, fmt.Errorf("%q is not SCHEME=PATH", api.Short(item)))
+			break
+		}
+		list = append(list, p)
+	}
+	return list, r.err
 }

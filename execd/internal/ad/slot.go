@@ -3,6 +3,7 @@ package ad
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"paddock/classad"
@@ -18,6 +19,7 @@ type SlotInfo struct {
 	Address       string // at which execd takes claims
 	Platform      Platform
 	Version       string    // of execd
+	Methods       []string  // schemes of URLs from which files come to jobs of the host
 	Started       time.Time // execd
 	Now           time.Time // in the zone of ClockMin and ClockDay
 
@@ -146,6 +148,7 @@ func (in *SlotInfo) identity(b *builder) {
 	b.text("MyAddress", in.Address)
 	in.Platform.write(b)
 	b.text("CondorVersion", in.Version)
+	b.text("HasFileTransferPluginMethods", strings.Join(in.Methods, ","))
 	b.at("DaemonStartTime", in.Started)
 }
 

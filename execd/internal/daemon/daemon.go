@@ -84,7 +84,7 @@ func Check(o Options) (*conf.Config, error) {
 		return nil, err
 	}
 	c, err := conf.Check(files)
-	broken := checkHooks(c, o.RootMode)
+	broken := errors.Join(checkHooks(c, o.RootMode), checkPlugins(c))
 	if err == nil { // with mistakes it is not known what devices and directories are for
 		_, without := launch.ScratchReport(c, o.RootMode)
 		for _, text := range slices.Concat(without, launch.DeviceProblems(c)) {
@@ -426,7 +426,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Usage: d.usage, Load: d.load.Values, Metrics: d.metrics, Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
 		Started: d.began, Problems: d.problems,
 		OwnerOnly: only, Streams: streams, Configure: d.change, Saved: live.Saved, Template: live.Template,
-		Hooks: d.hooks.Load, Fetch: d.fetch.Wake,
+		Hooks: d.hooks.Load, Fetch: d.fetch.Wake, Transfers: d.sandboxes.Accept,
 	}
 	return d, nil
 }
@@ -532,6 +532,7 @@ func (d *daemon) run(ctx context.Context) error {
 		d.queue.Stop()
 		d.stages.Stop()
 		d.stopHooks()
+		d.sandboxes.StopPlugins()
 		stopBook()
 		bookDone.Wait()
 		close(stopLaunch)

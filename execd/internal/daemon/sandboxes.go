@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"errors"
 	"path/filepath"
 	"time"
 
+	"paddock/execd/internal/conf"
 	"paddock/execd/internal/sandbox"
 	"paddock/execd/internal/sandbox/worker"
 )
@@ -16,13 +18,26 @@ func (d *daemon) buildSandboxes(boot string) {
 	h := &d.stages.Host
 	m := &sandbox.Manager{
 		Host: d.host, Boot: boot, Root: d.root, Privileged: d.opts.RootMode, Config: d.config.Current, Store: d.store,
-		Owner: h.Owner, AsUser: d.launch.AsUser, Aside: h.Aside, Later: h.Later, Log: d.log,
+		Owner: h.Owner, AsUser: d.launch.AsUser, Aside: h.Aside, Later: h.Later, Service: d.service, Log: d.log,
 		Worker: &worker.Runner{Starter: d.launch.AsUser, Program: filepath.Join(filepath.Dir(d.launch.Session), worker.Program)},
 	}
 	h.Sandboxes, h.Input, h.Output = m, m, m
 	d.store.OnUnbox(m.Unbox)
+	m.Plugins()
 	h.Patience = func() time.Duration {
 		return time.Duration(d.config.Current().Knobs.Int(knobPatience, 24*60*60)) * time.Second
 	}
 	d.sandboxes = m
+}
+
+// checkPlugins returns what is wrong with the plugins of a configuration, as one error.
+func checkPlugins(c *conf.Config) error {
+	if c == nil {
+		return nil
+	}
+	var errs []error
+	for _, p := range sandbox.PluginProblems(c.Knobs) {
+		errs = append(errs, &conf.Problem{File: p.File, Line: p.Line, Text: p.Text})
+	}
+	return errors.Join(errs...)
 }

@@ -48,7 +48,7 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 		Cpus: 1, TotalSlotCpus: 1, TotalCpus: runtime.NumCPU(), DetectedCpus: runtime.NumCPU(),
 		Memory: memory / int64(slots), TotalSlotMemory: memory / int64(slots), TotalMemory: memory, DetectedMemory: memory,
 		Disk: disk / int64(slots), TotalSlotDisk: disk / int64(slots), TotalDisk: disk,
-		TotalSlots: slots, RetirementTimeRemaining: -1,
+		TotalSlots: slots, RetirementTimeRemaining: -1, Methods: a.d.sandboxes.Methods(),
 		Load: ad.SlotLoad{
 			LoadAvg: host.Load, OwnLoadAvg: min(a.d.usage.Cores(), host.Load), VirtualMemory: host.Swap >> 10, KeyboardIdle: host.Keyboard, ConsoleIdle: host.Console,
 		},

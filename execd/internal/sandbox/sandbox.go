@@ -42,11 +42,13 @@ type Manager struct {
 	Owner      func(*job.Task) (*user.User, error)
 	AsUser     *asuser.Starter
 	Worker     *worker.Runner
-	Aside      func(do func()) // as that of launch.Runs
+	Service    func(context.Context) (*user.User, error) // as whom plugins are asked what they can
+	Aside      func(do func())                           // as that of launch.Runs
 	Later      func(after time.Duration, do func())
 	Log        *slog.Logger
 
-	made atomic.Uint64 // sandboxes of this execd
+	made    atomic.Uint64 // sandboxes of this execd
+	plugins atomic.Pointer[plugins]
 
 	mu     sync.Mutex
 	places map[string]bool  // guarded by mu; directories that were found to be ours
@@ -141,8 +143,10 @@ func (m *Manager) Fetch(ctx context.Context, t *job.Task, report func(order.Prog
 	o := m.orders(t, owner, p, knobMaxInput)
 	for i := range r.StageIn {
 		s := &r.StageIn[i]
-		from, _ := api.PlainPlace(p.Expand(string(s.Place)))
-		o.Bring = append(o.Bring, order.Named{From: from, To: filepath.Clean(s.InSandbox())})
+		o.Bring = append(o.Bring, order.Named{From: placeOf(p, string(s.Place)), To: filepath.Clean(s.InSandbox())})
+	}
+	if err := m.addPlugins(ctx, o, t, r, owner, true); err != nil {
+		return err
 	}
 	_, err = m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, report)
 	return err
@@ -163,6 +167,15 @@ func (m *Manager) orders(t *job.Task, owner *user.User, p launch.Paths, limit st
 		ID: idOf(t.Start.Sandbox), Base: p.Dir, Root: owner.UID == 0,
 		Max: int64(m.Config().Knobs.Int(limit, 0)) << 20,
 	}
+}
+
+// placeOf returns a path of the user's, or a URL of his for a plugin.
+func placeOf(p launch.Paths, text string) string {
+	place := p.Expand(text)
+	if path, plain := api.PlainPlace(place); plain {
+		return path
+	}
+	return place
 }
 
 // Has reports whether a run has a sandbox, which is to be made and filled.
@@ -201,7 +214,7 @@ func (m *Manager) Sync(t *job.Task) error {
 // Discard removes what of the output of a run lies where it was to arrive and is not
 // whole, since nobody wants it any more.
 func (m *Manager) Discard(ctx context.Context, t *job.Task) error {
-	o, owner, err := m.output(t)
+	o, owner, err := m.output(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -212,7 +225,7 @@ func (m *Manager) Discard(ctx context.Context, t *job.Task) error {
 
 // Send has the output of a run brought out of its sandbox.
 func (m *Manager) Send(ctx context.Context, t *job.Task, report func(order.Progress)) error {
-	o, owner, err := m.output(t)
+	o, owner, err := m.output(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -227,7 +240,7 @@ func (m *Manager) Send(ctx context.Context, t *job.Task, report func(order.Progr
 }
 
 // output returns the orders for the output of a run.
-func (m *Manager) output(t *job.Task) (*order.Orders, *user.User, error) {
+func (m *Manager) output(ctx context.Context, t *job.Task) (*order.Orders, *user.User, error) {
 	r, owner, err := m.about(t)
 	if err != nil {
 		return nil, nil, err
@@ -235,15 +248,12 @@ func (m *Manager) output(t *job.Task) (*order.Orders, *user.User, error) {
 	p := launch.PathsOf(t, r, owner, m.Host)
 	o := m.orders(t, owner, p, knobMaxOutput)
 	o.Send = sends(r, owner, p)
-	return o, owner, nil
+	return o, owner, m.addPlugins(ctx, o, t, r, owner, false)
 }
 
 // sends returns what is to be sent, and to where.
 func sends(r *api.SubmitRequest, owner *user.User, p launch.Paths) *order.Send {
-	place := func(text string) string {
-		text, _ = api.PlainPlace(p.Expand(text))
-		return text
-	}
+	place := func(text string) string { return placeOf(p, text) }
 	s := &order.Send{Select: order.Listed, To: p.Dir, Home: owner.Home}
 	if r.StageOutTo != "" {
 		s.To = below(p.Dir, place(r.StageOutTo))
@@ -276,9 +286,9 @@ func sends(r *api.SubmitRequest, owner *user.User, p launch.Paths) *order.Send {
 }
 
 // below returns a path in a directory, unless it is absolute. A slash at its end says
-// that it is a directory's, and stays.
+// that it is a directory's, and stays. URLs are left to the worker.
 func below(dir, path string) string {
-	if !strings.HasPrefix(path, "/") {
+	if !strings.HasPrefix(path, "/") && order.Scheme(path) == "" && order.Scheme(dir) == "" {
 		slash := ""
 		if strings.HasSuffix(path, "/") {
 			slash = "/"

@@ -55,6 +55,11 @@ func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest
 	if err := s.mayBeArgs(r.Args); err != nil {
 		return nil, false, err
 	}
+	if api.AboutSandbox(fields) || slices.Contains(fields, api.FieldAttributes) {
+		if err := s.mayTransfer(&r); err != nil {
+			return nil, false, err
+		}
+	}
 	if j.UnderClaim() && slices.Contains(fields, api.FieldAttributes) {
 		return nil, false, api.Errorf(api.CodeRejected, "denied: job %d came with an ad of its own", j.Number)
 	}

@@ -62,9 +62,11 @@ type Server struct {
 	Metrics func() []byte                // nil: there are none
 	Load    func() map[string]conf.Value // of the host, as of now; nil: not known
 	Groups  string                       // the tier of control groups
-	Host    string
-	Version string
-	Log     *slog.Logger
+	// Transfers refuses URLs that no plugin takes; nil: all are taken.
+	Transfers func(context.Context, *api.SubmitRequest) error
+	Host      string
+	Version   string
+	Log       *slog.Logger
 	// Started is when execd was started. Problems returns what the administrator should
 	// look at, and is never nil.
 	Started  time.Time

@@ -106,7 +106,23 @@ func (s *Server) mayBeJob(config *conf.Config, c job.Caller, owner *user.User, g
 	if err := mayBeInProject(config, req, owner.Name, owner.GroupNames); err != nil {
 		return err
 	}
+	if err := s.mayTransfer(req); err != nil {
+		return err
+	}
 	return s.mayBeArgs(req.Args)
+}
+
+// answering bounds the time for plugins of the site that were not yet asked what they can.
+const answering = time.Minute
+
+// mayTransfer refuses URLs that no plugin takes.
+func (s *Server) mayTransfer(req *api.SubmitRequest) error {
+	if s.Transfers == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answering)
+	defer cancel()
+	return s.Transfers(ctx, req)
 }
 
 // resolving bounds the time for looking up the hosts of a job's paths; hosts without an

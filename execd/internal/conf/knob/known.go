@@ -111,6 +111,8 @@ var known = []Known{
 	{Name: "EXECUTE", Kind: Path, Meaning: "the directory in which sandboxes are made"},
 	{Name: "MAX_TRANSFER_INPUT_MB", Kind: Number, Meaning: "how much may be brought into a sandbox; 0: any amount"},
 	{Name: "MAX_TRANSFER_OUTPUT_MB", Kind: Number, Meaning: "how much may be brought out of one; 0: any amount"},
+	{Name: "FILETRANSFER_PLUGINS", Kind: List, Meaning: "programs that take files of sandboxes from URLs and to them"},
+	{Name: "TRANSFER_PLUGIN_STALL", Kind: Seconds, Least: 1, Default: "7200", Meaning: "how long such a program may do nothing"},
 	{Name: "TRANSFER_PATIENCE", Kind: Seconds, Default: "86400", Meaning: "how long output that cannot be delivered is tried again before somebody has to look"},
 
 	{Name: "FetchWorkDelay", Kind: Expression, Wants: Whole, Else: "300 is taken", Default: "300", Meaning: "seconds from the end of one fetch to the next"},

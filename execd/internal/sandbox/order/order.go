@@ -23,6 +23,9 @@ const (
 	Last   = Say
 )
 
+// FilesPath leads a process, and those that it starts, to Files.
+const FilesPath = "/proc/self/fd/5"
+
 // Names below the directory of a sandbox, which is execd's. The first two are
 // directories of the owner of the job.
 const (
@@ -52,6 +55,8 @@ type Orders struct {
 	Root bool   `json:"root,omitempty"` // root owns the job
 
 	Plugins []Plugin `json:"plugins,omitempty"` // for what is a URL and no path
+	Env     []string `json:"env,omitempty"`     // that plugins have beside their own
+	Stall   int      `json:"stall,omitempty"`   // seconds in which a plugin may do nothing; 0: PluginTime
 
 	Bring []Named `json:"bring,omitempty"`
 	Send  *Send   `json:"send,omitempty"`
@@ -137,6 +142,9 @@ func (o *Orders) paths() []*string {
 	for i := range o.Plugins {
 		list = append(list, &o.Plugins[i].Path)
 	}
+	for i := range o.Env {
+		list = append(list, &o.Env[i])
+	}
 	for i := range named {
 		list = append(list, &named[i].From, &named[i].To)
 	}
@@ -147,7 +155,7 @@ func (o *Orders) paths() []*string {
 // path need be none.
 func (o *Orders) Encode() ([]byte, error) {
 	c := *o
-	c.Bring, c.Plugins = slices.Clone(o.Bring), slices.Clone(o.Plugins)
+	c.Bring, c.Plugins, c.Env = slices.Clone(o.Bring), slices.Clone(o.Plugins), slices.Clone(o.Env)
 	if o.Send != nil {
 		s := *o.Send
 		s.Names = slices.Clone(s.Names)
@@ -191,8 +199,25 @@ func Decode(text []byte) (*Orders, error) {
 // Plugin is a program that takes files from and to URLs, as HTCondor's do.
 type Plugin struct {
 	Scheme string `json:"scheme"`
-	Path   string `json:"path"`
-	Many   bool   `json:"many,omitempty"` // it takes a list of files
+	// Path that does not begin with a slash is a name in the sandbox, of a program of the
+	// user's own: whether it takes a list is asked of it.
+	Path string `json:"path"`
+	Many bool   `json:"many,omitempty"` // it takes a list of files
+}
+
+// Limits of plugins, in seconds.
+const (
+	PluginTime    = 7200          // in which one may do nothing
+	MaxPluginTime = 7 * 24 * 3600 // the most that Stall may be
+	Spare         = 60            // that a worker has to end one
+	AskTime       = 20            // in which one has to say what it can
+)
+
+// Methods is what a plugin can, as the word plugin of execd-transfer has asked it.
+type Methods struct {
+	Schemes []string `json:"schemes,omitempty"`
+	Many    bool     `json:"many,omitempty"`
+	Error   string   `json:"error,omitempty"`
 }
 
 // Scheme returns the scheme of a URL in small letters, "" for a path.
@@ -216,9 +241,12 @@ func (o *Orders) Check() error {
 		return fmt.Errorf("the directory %q does not begin with a slash", o.Base)
 	}
 	for _, p := range o.Plugins {
-		if !strings.HasPrefix(p.Path, "/") || Scheme(p.Scheme+"://") == "" {
+		if !strings.HasPrefix(p.Path, "/") && CheckName(p.Path) != nil || Scheme(p.Scheme+"://") == "" {
 			return fmt.Errorf("the plugin %q of %q has no path or no scheme", p.Path, p.Scheme)
 		}
+	}
+	if o.Stall < 0 || o.Stall > MaxPluginTime {
+		return fmt.Errorf("a plugin cannot do nothing for %d seconds", o.Stall)
 	}
 	if (o.Send != nil) == (len(o.Bring) > 0) {
 		return errors.New("either something is brought or something is sent")

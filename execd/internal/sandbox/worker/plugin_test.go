@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,12 +107,18 @@ func TestBadPlugins(t *testing.T) {
 		"many: lies":                {true, `echo '[ TransferUrl = "` + url + `"; TransferSuccess = true ]' >"$4"`, "and there is none", false},
 		"many: a link as its list":  {true, `ln -s /etc/passwd "$4"`, "does not say what became of", false},
 		"many: a pipe as its list":  {true, `mkfifo "$4"`, "does not say what became of", false},
+		"does nothing":              {false, "exec sleep 1000", "the plugin ended: it did nothing for 1s", false},
+		"many: does nothing":        {true, "exec sleep 1000", "the plugin ended: it did nothing for 1s", false},
+		"leaves a child that does":  {false, "sleep 1000", "it did nothing for 1s", false},
 		"hangs":                     {false, "exec sleep 1000", "", false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := newRig(t)
 			o := bring(order.Named{From: url})
 			o.Plugins = []order.Plugin{r.plugin("box", test.many, test.script)}
+			if strings.Contains(test.says, "did nothing") {
+				o.Stall = 1
+			}
 			if test.script == "" {
 				o.Plugins[0].Path += "-none"
 			}
@@ -128,6 +136,84 @@ func TestBadPlugins(t *testing.T) {
 	r := newRig(t)
 	if _, err := r.copy(bring(order.Named{From: url})); err == nil || !strings.Contains(err.Error(), "no plugin is known") {
 		t.Errorf("%v; want that there is no plugin", err)
+	}
+}
+
+// A plugin of the user's own is brought like other files, asked what it can, and used.
+func TestOwnPlugin(t *testing.T) {
+	for what, test := range map[string]struct{ says, script, want string }{
+		"one":      {"SupportedMethods = \"box\"", one, ""},
+		"several":  {"[ PluginType = \"FileTransfer\"; SupportedMethods = \"box\"; MultipleFileSupport = true ]", several, ""},
+		"fails":    {"x\nEOF\nexit 3", one, `plugin "mine" cannot be used: asked what it can, it ended: exit status 3`},
+		"is empty": {"", one, `plugin "mine" cannot be used: asked what it can, it says nothing`},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := newRig(t)
+			store := r.store()
+			r.put(store, "a")
+			r.must(harness.WriteExecutable(filepath.Join(r.home, "mine"),
+				"#!/bin/sh\ntest \"$1\" = -classad && { cat <<'EOF'\n"+test.says+"\nEOF\nexit; }\ntest \"$X\" = y || exit 8\n"+strings.ReplaceAll(test.script, "STORE", store)))
+			r.own(filepath.Join(r.home, "mine"))
+			o := bring(order.Named{From: "mine"}, order.Named{From: "box:///a"})
+			o.Plugins, o.Env = []order.Plugin{{Scheme: "box", Path: "mine"}}, []string{"X=y"}
+			if test.want == "" {
+				r.ok(o)
+				if got, err := os.ReadFile(filepath.Join(r.files(), "a")); string(got) != "a" {
+					t.Errorf("%q, %v; want the file", got, err)
+				}
+				return
+			}
+			_, err := r.copy(o)
+			if _, permanent := errors.AsType[*exit.Permanent](err); !permanent || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v; want %q for good", err, test.want)
+			}
+		})
+	}
+}
+
+// What a plugin says of itself is read by a process of the user as whom it is asked.
+func TestAsk(t *testing.T) {
+	r := newRig(t)
+	for what, test := range map[string]struct {
+		script  string
+		schemes []string
+		many    bool
+		err     string
+	}{
+		"one":          {"echo 'PluginVersion = \"0.1\"\nPluginType = \"FileTransfer\"\nSupportedMethods = \"http,HTTPS, s3\"'", []string{"http", "https", "s3"}, false, ""},
+		"several":      {"echo '[ SupportedMethods = \"a\"; MultipleFileSupport = true ]'; sleep 1000 &", []string{"a"}, true, ""},
+		"nothing":      {"exit 0", nil, false, "it says nothing"},
+		"no methods":   {"echo 'PluginVersion = \"1\"'", nil, false, "it takes 0 schemes"},
+		"garbage":      {"head -c 100000 /dev/urandom", nil, false, "it says no ad"},
+		"no scheme":    {"echo 'SupportedMethods = \"a b_c\"'", nil, false, `it takes "b_c", which is no scheme`},
+		"another kind": {"echo 'PluginType = \"Wine\"\nSupportedMethods = \"a\"'", nil, false, `but for "Wine"`},
+		"fails":        {"echo no curl >&2; exit 7", nil, false, "exit status 7: no curl"},
+		"is no script": {"", nil, false, "no such file"},
+	} {
+		p := r.plugin("p", false, test.script)
+		if test.script == "" {
+			p.Path += "-none"
+		}
+		got, err := r.Ask(t.Context(), r.owner, p.Path)
+		if test.err != "" {
+			if err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%s: %v; want %q", what, err, test.err)
+			}
+			continue
+		}
+		if err != nil || !slices.Equal(got.Schemes, test.schemes) || got.Many != test.many {
+			t.Errorf("%s: %+v, %v", what, got, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	pipe := filepath.Join(r.home, "pipe")
+	r.put(r.home, "pipe|")
+	go func() { // it has begun
+		_, _ = os.ReadFile(pipe)
+		cancel()
+	}()
+	if _, err := r.Ask(ctx, r.owner, r.plugin("p", false, "echo >"+pipe+"; sleep 1000").Path); err == nil {
+		t.Error("a plugin that hangs is waited for")
 	}
 }
 

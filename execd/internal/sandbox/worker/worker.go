@@ -72,6 +72,33 @@ func (r *Runner) Copy(ctx context.Context, owner *user.User, dir string, o *orde
 	return p.wait(ctx, cmp.Or(r.Stall, stall), report)
 }
 
+// Ask has a plugin say, as a user, what it can.
+func (r *Runner) Ask(ctx context.Context, as *user.User, path string) (order.Methods, error) {
+	ctx, cancel := context.WithTimeout(ctx, (order.AskTime+order.Spare)*time.Second)
+	defer cancel()
+	said, stderr := tail{}, tail{}
+	cmd := r.Starter.Program(ctx, as, r.Program, "plugin", path)
+	cmd.Stdout, cmd.Stderr = &said, &stderr
+	cmd.WaitDelay = time.Second
+	err := r.Starter.Start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	var m order.Methods
+	if json.Unmarshal(said.Bytes(), &m) != nil {
+		return m, fmt.Errorf("cannot ask it what it can: %w: %s", cmp.Or(err, errNonsense), line(stderr.String()))
+	}
+	if m.Error != "" {
+		return m, errors.New(line(m.Error))
+	}
+	for _, scheme := range m.Schemes {
+		if order.Scheme(scheme+"://") != scheme {
+			return m, errNonsense
+		}
+	}
+	return m, nil
+}
+
 // take takes the lock of a sandbox. While another worker has it, of an execd before this
 // one perhaps, it waits; the end of ctx ends that worker.
 func take(ctx context.Context, path string) (*os.File, error) {
@@ -162,7 +189,7 @@ func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Ord
 	}
 	note(lock, p.cmd.Process.Pid)
 	go p.await()
-	go p.read(reports)
+	go p.read(reports, max(longest, time.Duration(o.Stall)*time.Second)+time.Duration(order.Spare)*time.Second)
 	return p, nil
 }
 
@@ -198,7 +225,7 @@ const (
 
 // read reads reports until the pipe is closed by the last who has it, or until one is
 // none.
-func (p *process) read(from *os.File) {
+func (p *process) read(from *os.File, longest time.Duration) {
 	defer close(p.lines)
 	defer from.Close()
 	began := time.Now()
@@ -247,7 +274,7 @@ func (p *process) wait(ctx context.Context, patience time.Duration, report func(
 				return p.result(line.Result)
 			}
 			if last.Beat != line.Beat || last.Progress != line.Progress || last.Waits != line.Waits {
-				idle.Reset(max(patience, min(time.Duration(line.Waits)*time.Second, longest)))
+				idle.Reset(max(patience, time.Duration(line.Waits)*time.Second))
 			}
 			last = line
 			report(line.Progress)
@@ -353,7 +380,7 @@ func line(text string) string {
 type tail struct{ bytes.Buffer }
 
 func (t *tail) Write(b []byte) (int, error) {
-	const most = 4 << 10
+	const most = 16 << 10
 	_, _ = t.Buffer.Write(b[:max(0, min(len(b), most-t.Len()))])
 	return len(b), nil
 }
