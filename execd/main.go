@@ -340,6 +340,15 @@ func drained(d *api.Drain) string {
 	return " " + d.String()
 }
 
+// transferring tells of output on its way, as a part of a line; where there is none it says
+// nothing.
+func transferring(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" transferring=%d", n)
+}
+
 // drain has the running execd start no more jobs, or start jobs again.
 func drain(client *api.Client, on bool, speed string, wait bool) error {
 	req := api.DrainRequest{On: on, Off: !on, Speed: speed}
@@ -359,9 +368,9 @@ func drain(client *api.Client, on bool, speed string, wait bool) error {
 		case reply.Drain == nil:
 			return errors.New("cannot wait: jobs are started again")
 		case !req.Wait:
-			fmt.Printf("execd: running=%d%s\n", reply.Running, drained(reply.Drain))
+			fmt.Printf("execd: running=%d%s%s\n", reply.Running, transferring(reply.Transferring), drained(reply.Drain))
 		}
-		if !wait || reply.Running == 0 {
+		if !wait || reply.Running+reply.Transferring == 0 {
 			return nil
 		}
 		req, pause = api.DrainRequest{Wait: true}, 0

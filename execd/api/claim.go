@@ -132,7 +132,8 @@ type ClaimReply struct {
 type ClaimOrder struct {
 	ID ClaimID `json:"id"`
 	// Await, of VerbRenew, keeps the reply back while the claim waits for its slot,
-	// for some minutes at most.
+	// for some minutes at most; of VerbClaimCheck, while so much output of its jobs is on its
+	// way that no other is started.
 	Await bool `json:"await,omitempty"`
 }
 
@@ -181,6 +182,9 @@ type DeactivateRequest struct {
 type Permit struct {
 	Start         bool `json:"start"`
 	StillCleaning bool `json:"still_cleaning,omitempty"` // of JobDone: the job had not ended after 10 s
+	// Crowded, of VerbClaimCheck, says that so much output of the claim's jobs is on its way
+	// that no other is started before some of it has arrived.
+	Crowded bool `json:"crowded,omitempty"`
 }
 
 // VacateRequest takes slots from whoever has them.
@@ -298,6 +302,18 @@ func (c *Claim) Check(ctx context.Context) (Permit, error) {
 	permit := Permit{}
 	err := c.client.Call(ctx, VerbClaimCheck, &ClaimOrder{ID: c.Reply.ID}, &permit)
 	return permit, err
+}
+
+// Await returns when the claim may be activated as far as output of its jobs goes that is on
+// its way: an activation before that is refused with RefusedTryAgain.
+func (c *Claim) Await(ctx context.Context) error {
+	for {
+		permit := Permit{}
+		err := c.client.Call(ctx, VerbClaimCheck, &ClaimOrder{ID: c.Reply.ID, Await: true}, &permit)
+		if err != nil || !permit.Crowded {
+			return err
+		}
+	}
 }
 
 // Renew begins the lease anew.

@@ -23,7 +23,10 @@ type DrainRequest struct {
 type DrainReply struct {
 	Drain   *Drain `json:"drain,omitempty"` // nil: tasks are started
 	Running int    `json:"running"`         // tasks
-	Changed bool   `json:"changed"`         // the request has changed something
+	// Transferring is how many tasks are over and have output on its way. What waits for
+	// somebody to look does not count.
+	Transferring int  `json:"transferring,omitempty"`
+	Changed      bool `json:"changed"` // the request has changed something
 }
 
 // Drain says since when no task is started, and who requested that.

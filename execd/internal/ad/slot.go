@@ -38,6 +38,7 @@ type SlotInfo struct {
 	DetectedMemory               int64 // MiB
 	TotalSlots                   int   // of the host
 	Children                     []Child
+	Pending                      []Pending
 
 	Load SlotLoad
 
@@ -65,6 +66,12 @@ type Child struct {
 	Memory  int64 // MiB
 	Disk    int64 // KiB
 	GPUs    int
+}
+
+// Pending is a sandbox whose run is over and whose output leaves it.
+type Pending struct {
+	ID  string
+	KiB int64
 }
 
 // Spent is how long a slot was in a state and an activity since execd started.
@@ -191,6 +198,22 @@ func (in *SlotInfo) amounts(b *builder) {
 	}
 	if in.Partitionable {
 		in.children(b)
+	}
+	in.pending(b)
+}
+
+// pending adds the sandboxes whose output leaves them.
+func (in *SlotInfo) pending(b *builder) {
+	var disk int64
+	ids := make([]classad.Value, len(in.Pending))
+	for i, p := range in.Pending {
+		disk += p.KiB
+		ids[i] = classad.String(p.ID)
+	}
+	b.integer("PendingSandboxes", int64(len(ids)))
+	b.integer("PendingSandboxDisk", disk)
+	if len(ids) > 0 {
+		b.value("PendingSandboxIds", classad.List(ids...))
 	}
 }
 

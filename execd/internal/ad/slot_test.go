@@ -20,7 +20,7 @@ func fullSlots() []SlotInfo {
 		State:    "Claimed", Activity: "Busy", EnteredState: time.Unix(200, 0), EnteredActivity: time.Unix(300, 0),
 		Spent: []Spent{{"Claimed", "Busy", 90 * time.Second}, {"Owner", "Idle", time.Second}},
 		Cpus:  1, Memory: 1000, Disk: 2000, TotalCpus: 8, TotalMemory: 8000, TotalDisk: 16000, TotalSlotCpus: 2, TotalSlotMemory: 3000,
-		TotalSlotDisk: 4000, DetectedCpus: 16, DetectedMemory: 9000, TotalSlots: 5,
+		TotalSlotDisk: 4000, Pending: []Pending{{"a", 10}, {"b", 20}}, DetectedCpus: 16, DetectedMemory: 9000, TotalSlots: 5,
 		Load: SlotLoad{LoadAvg: 1.5, OwnLoadAvg: 1, KeyboardIdle: 60 * time.Second, ConsoleIdle: 61 * time.Second, CpusUsage: 0.5, VirtualMemory: 77},
 		Policy: []classad.Attr{
 			{Name: "Start", Expr: mustParse("TARGET.Owner == \"u\"")},
@@ -57,7 +57,7 @@ func TestSlot(t *testing.T) {
 		"OpSys": `"LINUX"`, "CondorVersion": `"1.2"`, "DaemonStartTime": "100", "State": `"Claimed"`, "Activity": `"Busy"`,
 		"EnteredCurrentState": "200", "EnteredCurrentActivity": "300", "MyCurrentTime": "1795338359",
 		"TotalTimeClaimedBusy": "90", "TotalTimeOwnerIdle": "1", "Cpus": "1", "Memory": "1000", "Disk": "2000", "TotalCpus": "8",
-		"TotalMemory": "8000", "TotalDisk": "16000", "TotalSlotCpus": "2", "TotalSlotMemory": "3000", "TotalSlotDisk": "4000",
+		"TotalMemory": "8000", "TotalDisk": "16000", "TotalSlotCpus": "2", "TotalSlotMemory": "3000", "TotalSlotDisk": "4000", "PendingSandboxes": "2", "PendingSandboxDisk": "30", "PendingSandboxIds": `{ "a","b" }`,
 		"DetectedCpus": "16", "DetectedMemory": "9000", "TotalSlots": "5", "LoadAvg": "1.5", "CondorLoadAvg": "1.0", "KeyboardIdle": "60",
 		"ConsoleIdle": "61", "ClockMin": "545", "ClockDay": "0", "CpusUsage": "0.5", "VirtualMemory": "77",
 		"Start": `TARGET.Owner == "u"`, "Rank": "TARGET.JobPrio", "Requirements": "START && WithinResourceLimits",

@@ -100,7 +100,7 @@ func (t *Table) look(q *queue, m *managed) (more bool) {
 // unwilling says why a slot of a queue, by its place there, does not accept a job now;
 // empty: it does. The cheapest answers come first.
 func (t *Table) unwilling(q *queue, m *managed, place int, ask *question) string {
-	if why := m.taken(); why != "" {
+	if why := t.taken(m); why != "" {
 		ask.others = true
 		return why
 	}

@@ -359,4 +359,13 @@ func (t *Table) deactivate(slots []*Slot) {
 			t.ended(s.managed)
 		}
 	}
+	if len(slots) == 0 {
+		return
+	}
+	if s := slots[0]; s.managed == nil && t.begun && t.crowd(s, nil) != nil {
+		t.manage(s)
+	}
+	if m := slots[0].managed; m != nil {
+		t.fill(m)
+	}
 }

@@ -293,7 +293,7 @@ func TestHolderSteersItsJob(t *testing.T) {
 			t.Errorf("did %q, slot 2 is %s; want %q and %s", did, d.place(2), step.want, step.place)
 		}
 	}
-	if p, err := d.Check(g.ID, alice); err != nil || !p.Start {
+	if p, _, err := d.Check(g.ID, alice); err != nil || !p.Start {
 		t.Errorf("check: %+v, %v; want that it may start again", p, err)
 	}
 	answer, err := d.DeactivateClaim(g.ID, alice, slot.Graceful)
@@ -645,7 +645,7 @@ func TestSlotsGo(t *testing.T) {
 	d := newDesk(t, "")
 	g := d.claim(Request{Slot: slot.Static(2)})
 	d.Resize([]conf.Queue{{Name: "a.q", Slots: 1}})
-	if _, err := d.Check(g.ID, alice); !errors.As(err, new(*api.Error)) {
+	if _, _, err := d.Check(g.ID, alice); !errors.As(err, new(*api.Error)) {
 		t.Errorf("the claim of a slot that is gone is still there: %v", err)
 	}
 	if d.carry(); d.Managed() || d.Slots() != 1 {

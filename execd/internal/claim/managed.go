@@ -35,6 +35,14 @@ type Options struct {
 	// Closed says why a queue accepts no jobs, as the end of a sentence with "it is";
 	// empty: it is open.
 	Closed func(queue string) string
+	// Leaving returns the runs of a queue, or of all if none is named, that are over and whose
+	// output is still in their sandboxes; nil: there is none. The list is the caller's.
+	Leaving func(queue string) []job.Leaving
+	// Most returns how much output may be on its way for each claim, and for each slot of the
+	// queue, while another of its jobs runs. 0: jobs keep their slots until it has arrived.
+	Most func() int
+	// Room returns how many KiB of disk are free for jobs; nil: plenty.
+	Room func() int64
 	// Idled is called with the time that a claim had no job, when it has one; nil: it is
 	// not.
 	Idled func(time.Duration)
@@ -59,6 +67,15 @@ func (o *Options) complete() {
 			return slot.Resources{Cpus: int64(slots), Memory: plenty, Disk: plenty}
 		}
 	}
+	if o.Leaving == nil {
+		o.Leaving = func(string) []job.Leaving { return nil }
+	}
+	if o.Most == nil {
+		o.Most = func() int { return 0 }
+	}
+	if o.Room == nil {
+		o.Room = func() int64 { return plenty }
+	}
 	if o.Closed == nil {
 		o.Closed = func(string) string { return "" }
 	}
@@ -78,6 +95,9 @@ type Info struct {
 	// for others both are zero.
 	Has, Total slot.Resources
 	Children   []Child // of a partitionable slot
+	// Leaving are the runs whose sandboxes take room of the slot, while their output leaves
+	// them.
+	Leaving []job.Leaving
 
 	Holder, User string // of the claim; empty: none
 	ID           ID
@@ -130,12 +150,14 @@ type managed struct {
 	task    string                 // that runs; empty: none
 	job     slot.Job               // the same
 	kept    int                    // how many slots stand in the scheduler's books as another's
+	why     string                 // that is said there
 	part    *partition             // out of which it was carved; nil: it was not
 	asking  bool                   // a hook looks for work: the answer must not find another slot of the same name
 	before  *classad.Ad            // of the slot out of which it is being carved; nil: it has its own
 	changed chan struct{}          // closed at the next change
 	permits []chan api.Permit      // of those who wait for the end of the job
 	ending  bool                   // the processes of the task are gone
+	full    bool                   // somebody may wait for output that is on its way
 	looked  looked
 }
 
@@ -339,7 +361,7 @@ func (t *Table) ad(m *managed) *classad.Ad {
 func (t *Table) info(m *managed) *Info {
 	in := &Info{
 		Slot: m.slot.id(), Queue: m.slot.Queue, Now: t.o.Now(), Machine: m.machine, Policy: t.policy, Task: m.task, Job: m.job,
-		All: t.neighbours,
+		Leaving: t.leaving(m.slot), All: t.neighbours,
 	}
 	in.Type, in.Has, in.Total, in.Children = t.parts(m.slot)
 	for _, q := range t.order {
@@ -406,7 +428,7 @@ func (t *Table) Configure(p *slot.Policy, wanted func(slot.ID) bool) {
 		m.machine.SetPolicy(p)
 		t.happen(m, slot.Evaluate{})
 	}
-	t.remanage()
+	t.traffic() // more of it may be allowed
 }
 
 // remanage makes the slots managed that have to be, and all others plain.
@@ -429,7 +451,7 @@ func (t *Table) remanage() {
 // isWanted reports whether a slot has to be managed though nobody uses it.
 func (t *Table) isWanted(s *Slot) bool {
 	id := s.id()
-	return !id.IsZero() && (!t.policy.Plain() || s.isParent() || t.wanted != nil && t.wanted(id) || t.drain != nil)
+	return !id.IsZero() && (!t.policy.Plain() || s.isParent() || t.wanted != nil && t.wanted(id) || t.drain != nil || t.crowd(s, nil) != nil)
 }
 
 // tidy makes a slot plain again that need no longer be managed. If it is dynamic and its
@@ -446,7 +468,7 @@ func (t *Table) tidy(m *managed) {
 		return
 	}
 	if m.kept > 0 {
-		t.unkept = append(t.unkept, Kept{m.serial, s.Queue, 0})
+		t.unkept = append(t.unkept, Kept{Serial: m.serial, Queue: s.Queue})
 	}
 	s.managed = nil
 	t.managed = slices.DeleteFunc(t.managed, func(o *managed) bool { return o == m })
@@ -705,6 +727,8 @@ type Kept struct {
 	Serial int // of the slot, from 1
 	Queue  string
 	Slots  int // how many of the queue; 0: it no longer does
+	// Why says to those who wait what keeps it, if it is not that somebody uses it.
+	Why string
 }
 
 // Books returns the slots whose place in the scheduler's books has changed since
@@ -714,10 +738,12 @@ func (t *Table) Books() (list []Kept) {
 	defer t.mu.Unlock()
 	list, t.unkept = t.unkept, nil
 	for _, m := range t.managed {
-		if want := m.keeps(); want != m.kept {
-			m.kept = want
-			list = append(list, Kept{m.serial, m.slot.Queue, want})
+		want, why := t.keeps(m)
+		if want == m.kept && why == m.why {
+			continue
 		}
+		m.kept, m.why = want, why
+		list = append(list, Kept{m.serial, m.slot.Queue, want, why})
 	}
 	return list
 }
@@ -725,27 +751,32 @@ func (t *Table) Books() (list []Kept) {
 // keeps returns how many slots of its queue a slot takes away from it, besides that of the
 // task that runs there. A claim is a promise of a slot, even while the job that it
 // preempts is leaving.
-func (m *managed) keeps() int {
+func (t *Table) keeps(m *managed) (n int, why string) {
 	switch {
 	case m.part != nil && m.task != "":
-		return int(m.slot.has.Cpus) - 1
+		return int(m.slot.has.Cpus) - 1, ""
 	case m.part != nil:
-		return int(m.slot.has.Cpus)
-	case m.task == "" && len(m.claims) > 0 && !m.slot.isParent():
-		return 1
+		return int(m.slot.has.Cpus), ""
+	case m.task != "" || m.slot.isParent():
+		return 0, ""
+	case len(m.claims) > 0:
+		return 1, ""
 	}
-	return 0
+	if why = t.crowded(m.slot); why != "" {
+		n = 1
+	}
+	return n, why
 }
 
 // taken says why a slot accepts no job of the queue, whichever it is; empty: it may.
-func (m *managed) taken() string {
+func (t *Table) taken(m *managed) string {
 	for _, c := range m.claims {
 		return fmt.Sprintf("%s is claimed by %s", m.slot.id().Name(), c.holder)
 	}
 	if state := m.machine.State(); state != slot.Owner && state != slot.Unclaimed {
 		return fmt.Sprintf("%s is %v", m.slot.id().Name(), m.machine.Place())
 	}
-	return ""
+	return t.crowded(m.slot)
 }
 
 // undecided says why a free slot does not accept a job; empty: it does. The ad is that of
@@ -807,6 +838,9 @@ func (t *Table) nextWilling(q *queue, task string, j slot.Job) *Slot {
 // occupy runs a job of the queue in a slot, and reports whether the slot accepts it.
 func (t *Table) occupy(m *managed, task string, j slot.Job) bool {
 	if state := m.machine.State(); len(m.claims) > 0 || state != slot.Owner && state != slot.Unclaimed {
+		return false
+	}
+	if m.part == nil && t.crowd(m.slot, nil) != nil {
 		return false
 	}
 	n := m.machine.Offer()

@@ -22,8 +22,9 @@ const (
 // Table's mutex guards it.
 type partition struct {
 	space  *slot.Partitionable
-	parent *Slot   // the partitionable slot, in which nothing runs
-	carved []*Slot // by number
+	parent *Slot          // the partitionable slot, in which nothing runs
+	carved []*Slot        // by number
+	total  slot.Resources // that it has, with what sandboxes take whose output leaves them
 }
 
 // Child is a slot that was carved out of another.
@@ -36,9 +37,10 @@ type Child struct {
 // refresh updates what the partitionable slot has: the free space on disk changes all the
 // time.
 func (t *Table) refresh(q *queue) {
-	if total := t.o.Share(q.name, q.size); total != q.part.space.Total() {
-		q.part.space.Resize(total)
-	}
+	total := t.o.Share(q.name, q.size)
+	q.part.total = total
+	total.Disk = max(total.Disk-kib(t.leaving(q.part.parent)), 0)
+	q.part.space.Resize(total, t.o.Room())
 }
 
 // all returns the slots of a queue, dynamic ones after the partitionable one. The slice
@@ -128,7 +130,7 @@ func (t *Table) relist() {
 func (t *Table) willingToCarve(q *queue, j slot.Job, most int) (n int, why string) {
 	m := t.manage(q.part.parent)
 	name := m.slot.id().Name()
-	if why = m.taken(); why != "" {
+	if why = t.taken(m); why != "" {
 		return 0, why
 	}
 	space := q.part.space
@@ -166,7 +168,7 @@ func (t *Table) willingToCarve(q *queue, j slot.Job, most int) (n int, why strin
 
 // nextCarved carves a slot for a job of the queue, which then runs there.
 func (t *Table) nextCarved(q *queue, task string, j slot.Job) *Slot {
-	if j == nil || t.manage(q.part.parent).taken() != "" {
+	if j == nil || t.taken(t.manage(q.part.parent)) != "" {
 		return nil
 	}
 	m, err := t.carve(q, j, t.holder, false)
@@ -366,7 +368,7 @@ func (t *Table) parts(s *Slot) (kind string, has, total slot.Resources, children
 	for _, o := range part.carved {
 		children = append(children, Child{o.id(), o.managed.machine.State().String(), o.has})
 	}
-	return Partitionable, part.space.Left(), part.space.Total(), children
+	return Partitionable, part.space.Left(), part.total, children
 }
 
 // reshape makes queues partitionable, or not any more, that were in use when the

@@ -372,10 +372,10 @@ func TestLeftOversEnd(t *testing.T) {
 	if v, _ := d.Snapshot(slot.Static(1), false); v.State != "Unclaimed" || d.left().Cpus != 3 {
 		t.Errorf("slot 1 is %+v", v)
 	}
-	if _, err := d.Check(g.LeftOvers.ID, alice); api.RefusalOf(err) != api.RefusedUnknown {
+	if _, _, err := d.Check(g.LeftOvers.ID, alice); api.RefusalOf(err) != api.RefusedUnknown {
 		t.Errorf("the claim on what is left: %v", err)
 	}
-	if p, err := d.Check(g.ID, alice); err != nil || !p.Start {
+	if p, _, err := d.Check(g.ID, alice); err != nil || !p.Start {
 		t.Errorf("the claim on what was carved: %+v, %v", p, err)
 	}
 }

@@ -282,17 +282,18 @@ func (t *Table) Order(id ID, by By, event func(slot.Number) slot.Event) (State, 
 	return s, nil
 }
 
-// Check reports whether a claim may be activated again.
-func (t *Table) Check(id ID, by By) (api.Permit, error) {
+// Check reports whether a claim may be activated again, with a channel that is closed when to
+// ask again.
+func (t *Table) Check(id ID, by By) (api.Permit, <-chan struct{}, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c, err := t.find(id, by)
 	if err != nil {
-		return api.Permit{}, err
+		return api.Permit{}, nil, err
 	}
 	m := c.on
 	again := !c.waiting && m.machine.Current().Number == c.number && m.machine.MayActivateAgain(t.o.Now())
-	return api.Permit{Start: again && !m.machine.Preempting().Waiting}, nil
+	return api.Permit{Start: again && !m.machine.Preempting().Waiting, Crowded: t.travels(c) != nil}, m.changed, nil
 }
 
 // maxPermits is how many callers may wait for the end of one job. One that goes away
@@ -347,6 +348,9 @@ func (t *Table) Starting(id ID, by By) (on slot.ID, holder string, err error) {
 		return on, "", api.Refusef(api.RefusedTryAgain, "slot %v is about to change", m.slot.id())
 	case p.Activity != slot.Idle || m.task != "":
 		return on, "", api.Refusef(api.RefusedBusy, "slot %v runs job %s", m.slot.id(), m.task)
+	}
+	if err := t.travels(c); err != nil {
+		return on, "", err
 	}
 	c.starting = true
 	return m.slot.id(), c.holder, nil
@@ -504,6 +508,11 @@ func (t *Table) drained() {
 	machines := make([]*slot.Machine, 0, len(t.managed))
 	for _, m := range t.managed {
 		machines = append(machines, m.machine)
+	}
+	// Output that is on its way needs the host; what waits for somebody to look does not
+	// hold anybody up.
+	if slices.ContainsFunc(t.o.Leaving(""), func(l job.Leaving) bool { return l.Travels }) {
+		return
 	}
 	if slot.AllAreDrained(machines) {
 		for _, m := range t.managed {
@@ -685,7 +694,7 @@ func (t *Table) view(s *Slot, ads bool) View {
 	if m == nil {
 		v.State, v.Activity, v.Holder, v.Closed = slot.Claimed.String(), s.activity.String(), s.Holder, closed
 		if ads {
-			v.Ad = t.o.Ad(&Info{Slot: id, Type: Static, Queue: s.Queue, Now: t.o.Now(), Policy: t.policy, Holder: s.Holder, Task: s.job, All: t.neighbours})
+			v.Ad = t.o.Ad(&Info{Slot: id, Type: Static, Queue: s.Queue, Now: t.o.Now(), Policy: t.policy, Holder: s.Holder, Task: s.job, Leaving: t.leaving(s), All: t.neighbours})
 		}
 		return v
 	}
@@ -698,6 +707,7 @@ func (t *Table) view(s *Slot, ads bool) View {
 	case m.task != "":
 		v.Holder = t.holder
 	}
+	v.Full = t.isFull(m)
 	for _, c := range m.claims {
 		v.Promised = v.Promised || c.offered && c.waiting
 	}

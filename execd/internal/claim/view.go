@@ -33,6 +33,9 @@ type View struct {
 	// Promised says that a job is still to be started under the claim: the job that it
 	// preempts has not left, or Start was not called yet.
 	Promised bool
+	// Full says that no job starts under the claim before output of others has arrived that
+	// is on its way.
+	Full bool
 	// Closed says that no job can start: the queue is disabled or, if ads are wanted, START
 	// is false without a job.
 	Closed bool

@@ -403,6 +403,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 			}
 			return ""
 		},
+		Room: d.room,
 	})
 	only := -1
 	if !o.RootMode {
@@ -419,7 +420,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	if err := d.manageSlots(table); err != nil {
 		return nil, err
 	}
-	d.stages.Queue = d.queue
+	d.stages.Queue, d.sandboxes.Freed = d.queue, d.queue.Traffic
 	d.store.OnWork(d.queue.Add)
 	d.server = &server.Server{
 		Store: d.store, Book: d.book, Users: d.users, Config: d.config.Current, Queue: d.queue, Programs: programs, Stages: d.stages,
@@ -554,6 +555,7 @@ func (d *daemon) run(ctx context.Context) error {
 		d.log.Warn(err.Error())
 	}
 	d.sandboxes.Recover()
+	d.queue.Traffic()
 	for _, j := range d.store.Pending() {
 		d.sources.Of(j.Source).Stray(j)
 	}

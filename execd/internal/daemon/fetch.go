@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"errors"
+
 	"paddock/execd/api"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
@@ -14,7 +16,12 @@ func (d *daemon) buildFetch(claims *claim.Table, only int) {
 	d.fetch = fetch.New(fetch.Options{
 		Slots: d.queue, Claims: claims, Store: d.store, Root: d.root, Host: d.host, Log: d.log,
 		Hooks: d.calls, HookTable: d.hooks.Load, Config: d.config.Current, Owners: fetch.Owners{Users: d.users, Self: only},
-		Check: func(owner *user.User, req *api.SubmitRequest) error { return d.server.CheckWork(owner, req) },
+		Check: func(owner *user.User, req *api.SubmitRequest) error {
+			if why := d.room(); req.Sandbox == api.SandboxYes && why != "" {
+				return errors.New(why)
+			}
+			return d.server.CheckWork(owner, req)
+		},
 		Limits: func() job.Limits {
 			g := &d.config.Current().Global
 			return job.Limits{Jobs: g.MaxJobs, UserJobs: g.MaxUserJobs}

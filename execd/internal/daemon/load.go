@@ -34,8 +34,7 @@ func (d *daemon) buildLoad() *queue.Cores {
 		}
 		return bound
 	}
-	d.gauge = &usage.Gauge{Load: d.load, Dir: d.opts.Places.Tmp, Log: d.log}
-	d.gauge.Look()
+	d.gauge = &usage.Gauge{Load: d.load, Dir: func() string { return d.sandboxes.Place() }, Log: d.log}
 	return cores
 }
 

@@ -28,6 +28,7 @@ func (d *daemon) buildSandboxes(boot string) {
 		return time.Duration(d.config.Current().Knobs.Int(knobPatience, 24*60*60)) * time.Second
 	}
 	d.sandboxes = m
+	d.gauge.Look() // which asks it where they are
 }
 
 // checkPlugins returns what is wrong with the plugins of a configuration, as one error.

@@ -40,26 +40,31 @@ var names = map[slot.Expression]string{slot.Start: "Start", slot.Rank: "Rank", s
 func (a *slotAds) of(in *claim.Info) *classad.Ad {
 	config := a.d.config.Current()
 	host := a.d.gauge.Last()
-	memory, disk := host.Memory>>20, host.Disk>>10
+	memory := host.Memory >> 20
 	slots := max(in.Slots, config.Slots(), 1)
+	disk := a.disk()
+	of := disk.of(slots, 1)
 	info := ad.SlotInfo{
 		ID: in.Slot.Number, Dynamic: in.Slot.Dynamic, Host: a.d.host, Queue: in.Queue, Address: a.address, Platform: a.platform, Version: a.d.opts.Version,
 		Started: a.d.began, Now: in.Now, State: slot.Claimed.String(), Activity: slot.Idle.String(),
 		Cpus: 1, TotalSlotCpus: 1, TotalCpus: runtime.NumCPU(), DetectedCpus: runtime.NumCPU(),
 		Memory: memory / int64(slots), TotalSlotMemory: memory / int64(slots), TotalMemory: memory, DetectedMemory: memory,
-		Disk: disk / int64(slots), TotalSlotDisk: disk / int64(slots), TotalDisk: disk,
+		Disk: disk.left(of, in.Leaving), TotalSlotDisk: of, TotalDisk: disk.free + disk.leaving,
 		TotalSlots: slots, RetirementTimeRemaining: -1, Methods: a.d.sandboxes.Methods(),
 		Load: ad.SlotLoad{
 			LoadAvg: host.Load, OwnLoadAvg: min(a.d.usage.Cores(), host.Load), VirtualMemory: host.Swap >> 10, KeyboardIdle: host.Keyboard, ConsoleIdle: host.Console,
 		},
 	}
 	if in.Type != claim.Static {
-		cut(&info, in)
+		cut(&info, in, disk)
 	}
 	if in.Task != "" {
 		info.Activity = slot.Busy.String()
 		info.Job = &ad.SlotJob{ID: in.Task, GlobalID: a.globalID(in), Universe: 5}
 		a.measured(&info, in.Task)
+	}
+	for _, l := range in.Leaving {
+		info.Pending = append(info.Pending, ad.Pending{ID: l.ID, KiB: l.KiB})
 	}
 	for _, x := range policies {
 		name, ok := names[x]
@@ -163,10 +168,16 @@ func someone(s string) classad.Value {
 
 // cut adds to the ad of a slot that was carved out of another, or that others are
 // carved out of, what the slot has.
-func cut(info *ad.SlotInfo, in *claim.Info) {
+func cut(info *ad.SlotInfo, in *claim.Info, disk disk) {
 	info.Partitionable = in.Type == claim.Partitionable
 	info.Cpus, info.Memory, info.Disk, info.GPUs = int(in.Has.Cpus), in.Has.Memory, in.Has.Disk, int(in.Has.GPUs)
 	info.TotalSlotCpus, info.TotalSlotMemory = int(in.Total.Cpus), in.Total.Memory
+	switch {
+	case info.Partitionable: // what leaves it is taken off already
+		info.Disk = min(info.Disk, disk.free)
+	case len(in.Leaving) > 0:
+		info.Disk = disk.left(info.Disk, in.Leaving)
+	}
 	info.TotalSlotDisk, info.TotalSlotGPUs = in.Total.Disk, int(in.Total.GPUs)
 	for _, c := range in.Children {
 		info.Children = append(info.Children, ad.Child{
@@ -180,7 +191,7 @@ func (a *slotAds) share(queue string, slots int) slot.Resources {
 	config := a.d.config.Current()
 	host := a.d.gauge.Last()
 	n, all := int64(slots), int64(max(config.Slots(), slots, 1))
-	return slot.Resources{Cpus: n, Memory: host.Memory >> 20 / all * n, Disk: host.Disk >> 10 / all * n, GPUs: gpus(config, queue)}
+	return slot.Resources{Cpus: n, Memory: host.Memory >> 20 / all * n, Disk: a.disk().of(int(all), n), GPUs: gpus(config, queue)}
 }
 
 // gpus returns how many GPUs a queue has, where the site counts them as a resource:
@@ -260,6 +271,7 @@ func (d *daemon) manageSlots(table *claim.Table) error {
 		JobOf:  func(task string) slot.Job { return d.queue.JobOf(task) },
 		Share:  d.slotAds.share,
 		Closed: d.states.Closed, Idled: d.counts.Idle,
+		Leaving: d.sandboxes.Leaving, Most: d.sandboxes.Most, Room: func() int64 { return d.slotAds.disk().free },
 	})
 	if err != nil {
 		return err

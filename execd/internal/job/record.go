@@ -206,6 +206,7 @@ type Stuck struct {
 	Errno int    `json:"errno,omitempty"` // of the system; 0: the cause is another
 	// Since is when it was given up.
 	Since time.Time `json:"since"`
+	KiB   int64     `json:"kib,omitempty"` // that were to be transferred; 0: not known
 }
 
 // Place is a position in a file that may be rotated away under it.

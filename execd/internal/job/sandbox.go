@@ -16,6 +16,20 @@ type Sandbox struct {
 	Created time.Time `json:"created"`
 	// Kept says that the run before has worked in it, and this one goes on with what it left.
 	Kept bool `json:"kept,omitempty"`
+	// Slot is the first slot of the run, by its number in the queue; 0: it has none there.
+	Slot int `json:"slot,omitempty"`
+}
+
+// Leaving is a run that is over and whose output is still in its sandbox.
+type Leaving struct {
+	Task, ID string // ID is that of the sandbox
+	Claim    string // public id of the claim of the run; empty: the queue's own
+	Queue    string
+	// Slot is the first slot of the run, by its number in the queue, and Dynamic the second
+	// number of one that was carved.
+	Slot, Dynamic int
+	KiB           int64 // what it takes on disk, as far as that is known
+	Travels       bool  // it is on its way; else it has arrived, or waits for somebody to look
 }
 
 // Files returns the directory in which the run works.

@@ -212,7 +212,7 @@ func (q *Queue) books() {
 			continue
 		}
 		q.sched.Started(schedule.Running{
-			Job: -k.Serial, Started: time.Now(), Kept: true,
+			Job: -k.Serial, Started: time.Now(), Kept: true, Why: k.Why,
 			Grant: &schedule.Grant{Queues: []schedule.QueueSlots{{Queue: k.Queue, Slots: k.Slots}}},
 		})
 	}
@@ -406,15 +406,29 @@ func (q *Queue) Deactivate(id claim.ID, by claim.By, how slot.Deactivation) (<-c
 	return slotsDo(q, func(t *claim.Table) (<-chan api.Permit, error) { return t.DeactivateClaim(id, by, how) })
 }
 
-// CheckClaim reports whether a claim may be activated again.
-func (q *Queue) CheckClaim(id claim.ID, by claim.By) (api.Permit, error) {
-	return slotsDo(q, func(t *claim.Table) (api.Permit, error) { return t.Check(id, by) })
+// CheckClaim reports whether a claim may be activated again, with a channel that is closed
+// when to ask again.
+func (q *Queue) CheckClaim(id claim.ID, by claim.By) (api.Permit, <-chan struct{}, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.o.Claims.Check(id, by)
 }
 
 // Waiting returns a function that reports whether a claim waits for its slot, and a channel
 // that is closed when to ask again.
 func (q *Queue) Waiting(id claim.ID, by claim.By) (func() (bool, <-chan struct{}, error), error) {
 	return q.o.Claims.Waiting(id, by)
+}
+
+// Traffic notes that more or less output of runs that are over is on its way than was, or
+// that there is more room for sandboxes.
+func (q *Queue) Traffic() {
+	q.mu.Lock()
+	q.o.Claims.Traffic()
+	q.lookForRoom()
+	q.settle()
+	q.mu.Unlock()
+	q.Wake()
 }
 
 // Starting begins an activation, which StartUnder or Unstarted ends.
@@ -554,6 +568,9 @@ func (q *Queue) startUnder(on slot.ID, public string, j *job.Job, work *classad.
 	request := j.Terms().Needs.Request()
 	if request.PE != "" {
 		return api.Refusef(api.RefusedRequirements, "a claim has one slot, and the job asks for a parallel environment")
+	}
+	if why := q.o.Room(); request.Sandbox == api.SandboxYes && why != "" {
+		return api.Refusef(api.RefusedTryAgain, "%s", why)
 	}
 	want, err := schedule.Resolve(q.config, request, j.Owner, j.Groups)
 	if err != nil {

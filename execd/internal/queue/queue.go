@@ -51,6 +51,9 @@ type Options struct {
 	// Hold says why no task may be started now; empty: none is held. It must not
 	// block.
 	Hold func() string
+	// Room says why no task with a sandbox may be started now; empty: there is room. It
+	// must not block. Slots.Look reads anew what it goes by.
+	Room func() string
 	// Start takes over a task whose slots are active. It must not block.
 	Start func(*job.Task, []*claim.Slot)
 	// Suspend tells why a task is to be stopped (S by its queue, T by a
@@ -75,7 +78,9 @@ type Queue struct {
 	later      map[int]*time.Timer           // guarded by mu; jobs that wait for a time
 	requesting map[int]bool                  // guarded by mu; jobs that wait and request resources
 	shares     chan struct{}                 // capacity 1; a hint that shares have changed
-	unfit      map[int]string                // guarded by mu; jobs that the configuration has no place for any more, and why
+	boxed      map[int]bool                  // guarded by mu; jobs that wait and have a sandbox: true, if there is no room for it
+	room       *time.Timer                   // guarded by mu; when to look for room again
+	unfit      map[int]string                // guarded by mu; jobs that the configuration, or the disk, has no place for any more, and why
 	toStop     map[schedule.TaskID]string    // guarded by mu; tasks that the scheduler wants stopped, and why
 	stopped    map[schedule.TaskID]string    // guarded by mu; tasks told to Stop, and why
 	pulse      *time.Timer                   // guarded by mu; when to look at suspensions again
@@ -90,9 +95,12 @@ type Queue struct {
 func New(o Options) *Queue {
 	q := &Queue{
 		o: o, wake: make(chan struct{}, 1), sched: schedule.New(o.Config), config: o.Config,
-		changed: map[int]*job.Job{}, later: map[int]*time.Timer{}, unfit: map[int]string{}, requesting: map[int]bool{}, shares: make(chan struct{}, 1),
+		changed: map[int]*job.Job{}, later: map[int]*time.Timer{}, unfit: map[int]string{}, requesting: map[int]bool{}, boxed: map[int]bool{}, shares: make(chan struct{}, 1),
 		toStop: map[schedule.TaskID]string{}, stopped: map[schedule.TaskID]string{}, running: map[schedule.TaskID]*job.Task{},
 		managed: managed{stopped: map[schedule.TaskID]bool{}, holds: map[schedule.TaskID]*claim.Effect{}},
+	}
+	if q.o.Room == nil {
+		q.o.Room = func() string { return "" }
 	}
 	o.Store.OnDelete(func(j *job.Job) (undo func()) { return o.Sources.Of(j.Source).Deleting(j) })
 	q.lookAgain()
@@ -351,6 +359,7 @@ func (q *Queue) Run(ctx context.Context) {
 		}
 		q.policies()
 		q.refresh()
+		q.measure()
 		for more := true; more && ctx.Err() == nil; {
 			more = q.startOne()
 		}
@@ -420,6 +429,7 @@ func (q *Queue) look(j *job.Job, now time.Time) {
 		q.sched.Remove(number)
 		delete(q.unfit, number)
 		delete(q.requesting, number)
+		delete(q.boxed, number)
 	default:
 		q.add(j, n, first)
 	}
@@ -437,6 +447,13 @@ func (q *Queue) add(j *job.Job, n, first int) {
 		return
 	}
 	delete(q.requesting, j.Number)
+	delete(q.boxed, j.Number)
+	if j.Terms().Needs.Request().Sandbox == api.SandboxYes {
+		q.boxed[j.Number] = false
+		if q.lacksRoom(j) {
+			return
+		}
+	}
 	if len(s.Hard)+len(s.Soft) > 0 {
 		q.requesting[j.Number] = true
 	}
@@ -489,6 +506,12 @@ func (q *Queue) startOne() bool {
 		return false
 	}
 	j := q.o.Store.Get(number)
+	if _, boxed := q.boxed[number]; boxed && j != nil && q.o.Room() != "" {
+		q.sched.GiveBack(number, grant)
+		q.o.GIDs.Give(gid)
+		q.lacksRoom(j)
+		return true
+	}
 	var t *job.Task
 	if j != nil {
 		start := job.Start{Queue: grant.Queues[0].Queue, AddGID: gid, Grant: grant}
@@ -521,6 +544,11 @@ func (q *Queue) startOne() bool {
 	}
 	if r, ok := seen.(*ref); ok {
 		r.task = t
+	}
+	if _, boxed := q.boxed[number]; boxed {
+		if n, _, _ := q.o.Store.Ready(j, now); n == 0 {
+			delete(q.boxed, number)
+		}
 	}
 	q.start(t, slots)
 	q.settle()

@@ -45,6 +45,9 @@ func (m *Manager) Unbox(s *job.Sandbox) {
 // owner may hold up is done by aside.
 func (m *Manager) try(path string, aside func(do func())) {
 	err := m.remove(path, aside)
+	if err == nil && m.out.remove(path) {
+		m.Freed()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.left[path]
@@ -150,7 +153,12 @@ func (m *Manager) Recover() {
 	for _, s := range m.Store.Sandboxes() {
 		used[s.Dir] = true
 	}
-	place := m.place()
+	for _, t := range m.Store.Unfinished() {
+		if s := t.Start.Sandbox; s != nil && m.Store.State(t) == job.Over {
+			m.Freeze(t, s.Slot)
+		}
+	}
+	place := m.Place()
 	if err := m.check(place); err != nil {
 		m.Log.Warn("execd: " + err.Error())
 		return

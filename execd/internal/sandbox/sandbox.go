@@ -46,9 +46,11 @@ type Manager struct {
 	Aside      func(do func())                           // as that of launch.Runs
 	Later      func(after time.Duration, do func())
 	Log        *slog.Logger
+	Freed      func() // is told when a sandbox is gone out of which output has come
 
 	made    atomic.Uint64 // sandboxes of this execd
 	plugins atomic.Pointer[plugins]
+	out     outbox
 
 	mu     sync.Mutex
 	places map[string]bool  // guarded by mu; directories that were found to be ours
@@ -62,8 +64,8 @@ const (
 	knobMaxOutput = "MAX_TRANSFER_OUTPUT_MB"
 )
 
-// place returns the directory in which new sandboxes are made.
-func (m *Manager) place() string {
+// Place returns the directory in which new sandboxes are made.
+func (m *Manager) Place() string {
 	if dir, _ := m.Config().Knobs.Lookup(knobExecute); dir != "" {
 		return filepath.Clean(dir)
 	}
@@ -71,12 +73,12 @@ func (m *Manager) place() string {
 }
 
 // Plan gives a run that asks for it a sandbox, which is not made yet. It is recorded with
-// the start of the run.
-func (m *Manager) Plan(t *job.Task, r *api.SubmitRequest) error {
+// the start of the run. Slot is its first one, by its number in the queue.
+func (m *Manager) Plan(t *job.Task, r *api.SubmitRequest, slot int) error {
 	if r.Sandbox != api.SandboxYes {
 		return nil
 	}
-	place := m.place()
+	place := m.Place()
 	if err := m.check(place); err != nil {
 		return err
 	}
@@ -91,7 +93,7 @@ func (m *Manager) Plan(t *job.Task, r *api.SubmitRequest) error {
 	s := &job.Sandbox{
 		ID:      fmt.Sprintf("%ss%x#%x%s", claim, m.made.Add(1), now.Unix(), word),
 		Dir:     filepath.Join(place, t.RunID().String()+"-"+word[:idDigits]),
-		Created: now,
+		Created: now, Slot: slot,
 	}
 	if k := t.Kept; k != nil {
 		if _, err := os.Lstat(k.Files()); err == nil {
@@ -235,7 +237,10 @@ func (m *Manager) Send(ctx context.Context, t *job.Task, report func(order.Progr
 			return err
 		}
 	}
-	_, err = m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, report)
+	_, err = m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, func(p order.Progress) {
+		m.measured(t, p)
+		report(p)
+	})
 	return err
 }
 

@@ -98,6 +98,7 @@ type Running struct {
 	// Kept marks a grant that is no task: a claim has the slots, whose holder may start
 	// a job there at any time. No user is charged for it.
 	Kept bool
+	Why  string // of Kept, what is said of it to those who wait; empty: nothing
 }
 
 // Gate returns how many slots of a queue, counted up to most, are willing to run a job

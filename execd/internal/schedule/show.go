@@ -100,6 +100,15 @@ func (s *books) takes(q *queue) bool {
 	return q.closed == "" && s.used[q.slots] < s.host.accounts[q.slots].limit && s.alarm(q) == nil && q.suspendedBy(s.used) == nil
 }
 
+// keeping says why slots of a queue are kept that nobody uses.
+func (s *books) keeping(q *queue, add func(line string)) {
+	for _, r := range s.holders() {
+		if r.Kept && r.Why != "" && r.Grant.Queues[0].Queue == q.Name {
+			add(r.Why)
+		}
+	}
+}
+
 // obstacles says what keeps a class from running.
 func (s *books) obstacles(c *class, v *view) []string {
 	s.compile(c)
@@ -116,6 +125,9 @@ func (s *books) obstacles(c *class, v *view) []string {
 		n, o := s.inQueue(c, q, v)
 		if n == 0 {
 			add(s.host.words(c, q, o))
+			if o.reason == full {
+				s.keeping(q, add)
+			}
 			continue
 		}
 		if n, o = s.onHost(c, v, c.places[q.index].duration); n == 0 {

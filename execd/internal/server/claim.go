@@ -201,13 +201,30 @@ func (s *Server) giveUp(id claim.ID, by claim.By) (api.ClaimState, error) {
 	return stateOf(state), err
 }
 
-// check answers whether a claim may be activated again.
-func (s *Server) check(_ context.Context, c job.Caller, req *api.ClaimOrder) (api.Permit, error) {
+// check answers whether a claim may be activated again. With Await it delays the reply while
+// too much output is on its way.
+func (s *Server) check(ctx context.Context, c job.Caller, req *api.ClaimOrder) (api.Permit, error) {
 	id, by, err := order(c, req.ID)
 	if err != nil {
 		return api.Permit{}, err
 	}
-	return s.Queue.CheckClaim(id, by)
+	timer := time.NewTimer(longPoll)
+	defer timer.Stop()
+	for enough := !req.Await; ; {
+		permit, changed, err := s.Queue.CheckClaim(id, by)
+		if err != nil || !permit.Crowded || enough {
+			return permit, err
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			enough = true
+		case <-s.stopping:
+			enough = true
+		case <-ctx.Done():
+			enough = true
+		}
+	}
 }
 
 // deactivate ends the job of a claim.

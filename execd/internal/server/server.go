@@ -139,7 +139,7 @@ var verbs = map[string]struct {
 	api.VerbRenew:         {members, 1 << 16, none, handler((*Server).renew)},
 	api.VerbClaimSuspend:  {members, 1 << 16, answers, handler(suspendClaim)},
 	api.VerbClaimContinue: {members, 1 << 16, answers, handler(continueClaim)},
-	api.VerbClaimCheck:    {members, 1 << 16, answers, handler((*Server).check)},
+	api.VerbClaimCheck:    {members, 1 << 16, none, handler((*Server).check)},
 	api.VerbVacate:        {managers, 1 << 16, answers, handler((*Server).vacate)},
 	api.VerbSlots:         {anyone, 1 << 16, answers, handler((*Server).slots)},
 

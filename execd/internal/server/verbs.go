@@ -331,23 +331,31 @@ func (s *Server) drain(ctx context.Context, c job.Caller, req *api.DrainRequest)
 	timer := time.NewTimer(longPoll)
 	defer timer.Stop()
 	for enough := !req.Wait; ; {
-		reply.Running = s.Store.Tally().Started()
 		reply.Drain = s.drained()
-		if enough || reply.Running == 0 || reply.Drain == nil {
+		var tasks []*job.Task
+		reply.Running, reply.Transferring = 0, 0
+		for _, t := range s.Store.Unfinished() {
+			switch state := s.Store.State(t); {
+			case state == job.Started:
+				reply.Running++
+			case state == job.Over && s.Store.Stuck(t) == nil:
+				reply.Transferring++
+			default:
+				continue
+			}
+			tasks = append(tasks, t)
+		}
+		if enough || len(tasks) == 0 || reply.Drain == nil {
 			return reply, nil
 		}
-		// All running tasks must end, so it waits for any of them.
-		tasks := s.Store.Unfinished()
-		i := slices.IndexFunc(tasks, func(t *job.Task) bool { return s.Store.State(t) == job.Started })
-		if i < 0 {
-			continue
-		}
-		ended, _, _ := s.Store.Changed(tasks[i].Job, api.Tasks{})
-		if s.Store.State(tasks[i]) != job.Started {
+		// All of them must end, so it waits for any.
+		state := s.Store.State(tasks[0])
+		changes, _, _ := s.Store.Changed(tasks[0].Job, api.Tasks{})
+		if s.Store.State(tasks[0]) != state {
 			continue
 		}
 		select {
-		case <-ended:
+		case <-changes:
 		case <-changed:
 			enough = true
 		case <-timer.C:

@@ -75,6 +75,7 @@ type Partitionable struct {
 	policy *Policy
 	total  Resources
 	left   Resources
+	free   int64             // of Disk, which others use as well: no more is left
 	slots  map[int]Resources // dynamic ones, by their second number
 
 	holder  string    // who alone may carve; empty: anybody
@@ -89,7 +90,7 @@ type Dynamic struct {
 
 // NewPartitionable returns a slot with these resources.
 func NewPartitionable(policy *Policy, total Resources) *Partitionable {
-	return &Partitionable{policy: policy, total: total, left: total, slots: map[int]Resources{}}
+	return &Partitionable{policy: policy, total: total, left: total, free: maxAmount, slots: map[int]Resources{}}
 }
 
 // SetPolicy changes how requests are rounded up.
@@ -201,9 +202,12 @@ func (p *Partitionable) Return(number int) bool {
 	return true
 }
 
-// Resize gives the slot other resources. What is in use stays.
-func (p *Partitionable) Resize(total Resources) {
-	p.total = total
+// Resize gives the slot other resources, of whose Disk so much is free. What is in use stays.
+func (p *Partitionable) Resize(total Resources, free int64) {
+	if total == p.total && free == p.free {
+		return
+	}
+	p.total, p.free = total, free
 	p.count()
 }
 
@@ -219,13 +223,11 @@ func (p *Partitionable) count() {
 	for i, x := range p.left.each() {
 		*x.amount = max(*x.amount-*amounts[i].amount, 0)
 	}
+	p.left.Disk = min(p.left.Disk, p.free)
 }
 
 // Left returns what can still be carved.
 func (p *Partitionable) Left() Resources { return p.left }
-
-// Total returns what the slot has.
-func (p *Partitionable) Total() Resources { return p.total }
 
 // Claim lets a holder alone carve, for his lease, which is no longer than
 // PartitionableLease. It reports whether nobody else does.

@@ -117,8 +117,8 @@ func TestPartition(t *testing.T) {
 	if err := p.Restore(Dynamic{Number: 2}); err == nil {
 		t.Error("restored twice")
 	}
-	p.Resize(Resources{2, 1000, 5000, 1})
-	if p.Left() != (Resources{0, 100, 4999, 1}) || p.Total().Cpus != 2 {
+	p.Resize(Resources{2, 1000, 5000, 1}, maxAmount)
+	if p.Left() != (Resources{0, 100, 4999, 1}) || p.total.Cpus != 2 {
 		t.Errorf("%+v is left", p.Left())
 	}
 	carve(Resources{1, 1, 1, 0}, "too little Cpus is left")

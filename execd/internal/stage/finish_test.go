@@ -623,7 +623,14 @@ type sender struct {
 	memory *memory
 	fails  []error
 	waits  chan struct{}
+	keeps  bool // slots, until it has arrived
+
+	frozen, arrived atomic.Int32 // how often it was told so
 }
+
+func (o *sender) Async(*job.Task) bool  { return !o.keeps }
+func (o *sender) Freeze(*job.Task, int) { o.frozen.Add(1) }
+func (o *sender) Arrived(*job.Task)     { o.arrived.Add(1) }
 
 func (o *sender) Leaves(*job.Task) (api.WhenOut, bool) { return api.OutExit, true }
 func (o *sender) Send(ctx context.Context, _ *job.Task, _ func(base.Progress)) (err error) {

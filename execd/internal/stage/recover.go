@@ -73,6 +73,9 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 		l.exited = true
 		l.flow.Set(exit.StepHook)
 		l.flow.Set(exit.StepFree)
+		if r.Store.Stuck(t) == nil && r.Output != nil && !r.Output.Async(t) {
+			l.end.Keep(r.Queue.Adopt(t, t.Started))
+		}
 		return l, nil
 	}
 	run := t.RunID()
@@ -194,7 +197,8 @@ func (r *Runner) findHooksAgain(l *life) error {
 // holdAgain takes back the slots of a run whose hook for the end has not been run:
 // it has them until then.
 func (r *Runner) holdAgain(l *life) {
-	if l.hooks.Exit == nil && l.hooks.Post == nil || l.flow.Over(exit.StepHook) {
+	keeps := l.task.Start.Sandbox != nil && r.Output != nil && !r.Output.Async(l.task)
+	if !keeps && (l.hooks.Exit == nil && l.hooks.Post == nil || l.flow.Over(exit.StepHook)) {
 		l.flow.Set(exit.StepFree)
 		return
 	}

@@ -55,7 +55,7 @@ func (r *Runner) Kill(t *job.Task) {
 	l.hooks.Cancel()
 	l.input.Cancel()
 	if r.Store.State(t) == job.Over {
-		r.advance(l, nil) // its transfer is ended
+		r.advance(l, l.end.Yield) // its transfer is ended, if it is the job that is not wanted
 	}
 }
 
@@ -77,6 +77,9 @@ func (r *Runner) Transfer(run spool.RunID) *api.Transfer {
 // Suspend stops a task for the reasons that the letters stand for, or with none
 // lets it go on, unless somebody has suspended it.
 func (r *Runner) Suspend(t *job.Task, letters string) {
+	if r.Store.State(t) == job.Over { // nothing runs that could be stopped
+		return
+	}
 	r.Store.SetStopped(t, letters)
 	r.Changed(t)
 }

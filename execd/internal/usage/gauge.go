@@ -15,7 +15,8 @@ import (
 type Figures struct {
 	Load         float64 // of the last minute
 	Memory, Swap int64   // bytes, total and free
-	Disk         int64   // bytes free for jobs
+	Disk         int64   // bytes free for jobs; 0 also where that is not known
+	DiskKnown    bool
 	// How long ago somebody typed, at any terminal and at the host itself; negative: not
 	// known.
 	Keyboard, Console time.Duration
@@ -25,8 +26,8 @@ type Figures struct {
 // read last. The exported fields are set before first use.
 type Gauge struct {
 	Load *Load
-	Dir  string // the file system of Figures.Disk
-	Dev  string // "/dev"; empty: that
+	Dir  func() string // a directory in the file system of Figures.Disk
+	Dev  string        // "/dev"; empty: that
 	Log  *slog.Logger
 
 	statfs func(string, *syscall.Statfs_t) error // nil: that of the kernel
@@ -107,7 +108,7 @@ func (g *Gauge) await(answered <-chan struct{}) {
 	defer g.mu.Unlock()
 	if g.disk == answered && !g.silent {
 		g.silent = true
-		g.Log.Warn(fmt.Sprintf("file system of %s does not answer: ads of slots keep its last free space", g.Dir))
+		g.Log.Warn(fmt.Sprintf("file system of %s does not answer: ads of slots keep its last free space", g.Dir()))
 	}
 }
 
@@ -118,11 +119,11 @@ func (g *Gauge) askDisk(answered chan struct{}) {
 		statfs = syscall.Statfs
 	}
 	var fs syscall.Statfs_t
-	err := statfs(g.Dir, &fs)
+	err := statfs(g.Dir(), &fs)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil {
-		g.last.Disk = int64(fs.Bavail) * fs.Bsize
+		g.last.Disk, g.last.DiskKnown = int64(fs.Bavail)*fs.Bsize, true
 	}
 	g.disk, g.silent = nil, false
 	close(answered)

@@ -30,7 +30,7 @@ func newGauge(t *testing.T, statfs func(string, *syscall.Statfs_t) error) (g *Ga
 	l := slog.New(slog.NewTextHandler(log, nil))
 	return &Gauge{
 		Load: &Load{Proc: proc, Sys: processors(t, "0", [][3]int{{0, 0, 0}}), Log: l},
-		Dir:  "/scratch", Dev: t.TempDir(), Log: l, statfs: statfs,
+		Dir:  func() string { return "/scratch" }, Dev: t.TempDir(), Log: l, statfs: statfs,
 	}, log
 }
 
@@ -49,7 +49,7 @@ func TestGauge(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		g.Look()
-		want := Figures{Load: 1.5, Memory: 4 << 20, Swap: 200 << 10, Disk: 40960, Keyboard: -1, Console: -1}
+		want := Figures{Load: 1.5, Memory: 4 << 20, Swap: 200 << 10, Disk: 40960, DiskKnown: true, Keyboard: -1, Console: -1}
 		if f := g.Last(); f != want {
 			t.Errorf("%+v; want %+v", f, want)
 		}

@@ -113,6 +113,9 @@ var known = []Known{
 	{Name: "MAX_TRANSFER_OUTPUT_MB", Kind: Number, Meaning: "how much may be brought out of one; 0: any amount"},
 	{Name: "FILETRANSFER_PLUGINS", Kind: List, Meaning: "programs that take files of sandboxes from URLs and to them"},
 	{Name: "TRANSFER_PLUGIN_STALL", Kind: Seconds, Least: 1, Default: "7200", Meaning: "how long such a program may do nothing"},
+	{Name: "RESERVED_DISK", Kind: Number, Default: "1024", Meaning: "how many MB of the disk with the sandboxes jobs leave free"},
+	{Name: "ASYNC_STAGEOUT", Kind: Truth, Default: "true", Meaning: "whether slots are free before the output of their jobs has arrived"},
+	{Name: "MAX_OUTPUT_TRANSFERS_PER_CLAIM", Kind: Number, Default: "2", Meaning: "how much output of a claim, or of a slot of the queue, may be on its way while the next job runs"},
 	{Name: "TRANSFER_PATIENCE", Kind: Seconds, Default: "86400", Meaning: "how long output that cannot be delivered is tried again before somebody has to look"},
 
 	{Name: "FetchWorkDelay", Kind: Expression, Wants: Whole, Else: "300 is taken", Default: "300", Meaning: "seconds from the end of one fetch to the next"},

@@ -271,6 +271,7 @@ func (p *process) wait(ctx context.Context, patience time.Duration, report func(
 				lines = nil
 				continue
 			case line.Result != nil:
+				report(line.Progress)
 				return p.result(line.Result)
 			}
 			if last.Beat != line.Beat || last.Progress != line.Progress || last.Waits != line.Waits {

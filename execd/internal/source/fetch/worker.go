@@ -150,7 +150,7 @@ func (w *worker) run(ctx context.Context) {
 			l.o.Slots.Withdraw(slot.ID.String(), false, because("the slot is closed"))
 			continue
 		}
-		if slot.Ending && l.o.Config().Knobs.Bool("FETCH_WORK_AHEAD", false) {
+		if slot.Ending && !slot.Full && l.o.Config().Knobs.Bool("FETCH_WORK_AHEAD", false) {
 			slot = ahead(slot)
 		}
 		told := w.unsettled()
@@ -244,7 +244,7 @@ func hasEnded(s *claim.View) bool { return !s.Ending }
 // carved while anything is left of it.
 func mayAsk(s *claim.View) bool {
 	switch {
-	case s.Closed || s.Promised:
+	case s.Closed || s.Promised || s.Full:
 		return false
 	case s.Slot.IsDynamic():
 		return s.Fetched() && idle(s)
@@ -449,7 +449,7 @@ func (w *worker) accept(ctx context.Context, c *fetched, slot *claim.View, id st
 		if err := w.record(c, owner, id); err != nil {
 			return claim.Granted{}, err
 		}
-		w.await(ctx, hasEnded)
+		w.await(ctx, func(s *claim.View) bool { return hasEnded(s) && !s.Full })
 		switch {
 		case ctx.Err() == nil:
 		case l.runs():
@@ -458,6 +458,10 @@ func (w *worker) accept(ctx context.Context, c *fetched, slot *claim.View, id st
 		default:
 			return claim.Granted{Slot: w.slot}, errStops
 		}
+	}
+	w.await(ctx, func(s *claim.View) bool { return !s.Full }) // a job may have ended since it was asked
+	if ctx.Err() != nil && c.job == nil {
+		return claim.Granted{}, errors.New("the slot fetches no work any more")
 	}
 	held, err := l.o.Slots.Offer(w.slot, l.offered(c, owner))
 	same := c.job != nil && held.Slot == c.slot && held.ID.String() == c.id
@@ -498,7 +502,7 @@ func (w *worker) resume(ctx context.Context, c *fetched) {
 	l := w.layer
 	// What it was recorded for ahead may still run under its claim.
 	w.await(ctx, func(s *claim.View) bool {
-		return !s.Fetched() || s.ID.String() != c.id || s.State != "Claimed" || s.Activity == "Idle"
+		return !s.Fetched() || s.ID.String() != c.id || s.State != "Claimed" || s.Activity == "Idle" && !s.Full
 	})
 	if ctx.Err() != nil {
 		if l.runs() {

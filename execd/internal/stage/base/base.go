@@ -80,6 +80,13 @@ type Output interface {
 	// Leaves returns after which ends of its job the files of a run are transferred;
 	// false: after none.
 	Leaves(t *job.Task) (api.WhenOut, bool)
+	// Async reports whether the slots of a run are free while that is done.
+	Async(t *job.Task) bool
+	// Freeze notes that the files of a run are on their way, before its slots are free, the
+	// first of which has a number in its queue. Arrived notes that they are not any more. Each
+	// may be called again.
+	Freeze(t *job.Task, slot int)
+	Arrived(t *job.Task)
 	// Send does so, and returns at the end. It may be called again for what it has
 	// done or begun, also by the next execd. A *exit.Permanent says that no other
 	// attempt would mend it; all else may pass. It returns soon when ctx is
@@ -99,8 +106,9 @@ type Progress = order.Progress
 
 // Sandboxes has the directories of their own in which runs work that ask for one.
 type Sandboxes interface {
-	// Plan notes that of a run which is to be started; nothing is made yet.
-	Plan(t *job.Task, request *api.SubmitRequest) error
+	// Plan notes that of a run which is to be started; nothing is made yet. Slot is the
+	// first slot of the run, by its number in the queue.
+	Plan(t *job.Task, request *api.SubmitRequest, slot int) error
 	// Keeps reports whether the next run goes on in it when the job has to leave its slot.
 	Keeps(t *job.Task) bool
 	// Remove removes it, now or later. There may be none any more, or never was one.

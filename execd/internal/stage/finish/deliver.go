@@ -10,6 +10,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
@@ -44,14 +45,52 @@ func (f *End) delivers() bool {
 	return exit.WantsOutput(e)
 }
 
+// leave notes that output is on its way.
+func (f *End) leave() {
+	slot := f.Slot()
+	if s := f.of.Start.Sandbox; slot == 0 && s != nil { // an earlier execd had it
+		slot = s.Slot
+	}
+	f.host.Output.Freeze(f.of, slot)
+	f.leaves = true
+}
+
+// Keep notes that a run has its slots, which an earlier execd has kept for it until its
+// output has arrived.
+func (f *End) Keep(slots []*claim.Slot) { f.Slots, f.holds = slots, true }
+
+// Yield gives back slots that were kept until the output has arrived: it has, somebody has
+// to look first, or the slots are wanted at once. The output still arrives.
+func (f *End) Yield() {
+	if f.holds {
+		f.holds = false
+		f.free()
+	}
+}
+
 // Transfer takes the output of a job to where it belongs. What cannot be delivered is
 // never thrown away by another run: it is tried again, or waits until somebody has looked.
 func (f *End) Transfer() (exit.Result, error) {
+	result := f.transfer()
+	if result.Over() {
+		if f.leaves {
+			f.host.Output.Arrived(f.of)
+			f.host.Queue.Traffic()
+		}
+		f.Yield()
+	}
+	return result, nil
+}
+
+func (f *End) transfer() exit.Result {
 	if !f.delivers() {
-		return exit.Nothing, nil
+		return exit.Nothing
+	}
+	if !f.leaves {
+		f.leave()
 	}
 	if want := f.host.Store.NotDelivered(f.of); want != nil {
-		return f.discard(want), nil
+		return f.discard(want)
 	}
 	if x := &f.Output; x.transfer == nil {
 		end := *f.End
@@ -68,7 +107,7 @@ func (f *End) Transfer() (exit.Result, error) {
 			return f.host.Output.Send(ctx, t, report)
 		})
 	}
-	return f.Output.step(), nil
+	return f.Output.step()
 }
 
 // over records that the run is over, when nothing of it is left that could change its
@@ -115,6 +154,7 @@ func (f *End) lost(t *exit.Transfer, attempt int, since time.Duration, err error
 	if forGood {
 		stuck.Errno = permanent.Errno
 	}
+	stuck.KiB = (f.Output.Standing().Total + 1023) >> 10
 	if forGood || since > f.host.Patience() {
 		if after = 0; stuck.Errno == int(unix.ENOSPC) || stuck.Errno == int(unix.EDQUOT) {
 			after = deliveries.Most
@@ -125,6 +165,8 @@ func (f *End) lost(t *exit.Transfer, attempt int, since time.Duration, err error
 		} else {
 			f.host.Log.Error(fmt.Sprintf("job %v: output: %v (waits for qmod -cj)", f.of, err))
 		}
+		f.Yield()
+		f.host.Queue.Traffic()
 	} else {
 		f.host.Log.Warn(fmt.Sprintf("job %v: output: %v (tried again in %v)", f.of, err, after))
 	}
@@ -137,6 +179,7 @@ func (f *End) lost(t *exit.Transfer, attempt int, since time.Duration, err error
 func (f *End) Again() {
 	if f.Output.transfer != nil {
 		f.Output.transfer.Reconnected()
+		f.host.Queue.Traffic() // it may be stuck no more
 	}
 }
 

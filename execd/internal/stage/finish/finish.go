@@ -60,6 +60,16 @@ type End struct {
 	entry   *account.Entry // from account on, unless that has to be repeated
 	removal Transit        // of output that nobody wants any more
 	shed    atomic.Bool    // what is scarce was given back before the output was transferred
+	holds   bool           // the slots are kept until the output has arrived
+	leaves  bool           // output leaves the sandbox, or has left it
+}
+
+// Slot returns the first slot of the run, by its number in the queue; 0: it has none there.
+func (f *End) Slot() int {
+	if len(f.Slots) == 0 {
+		return 0
+	}
+	return f.Slots[0].Index
 }
 
 // Init makes it that of a run. Event has something happen to it, and leads it on; attempts
@@ -185,7 +195,7 @@ func (f *End) Hook() (exit.Result, error) {
 	if f.hooks.Exit == nil || !f.Ran() || f.host.Store.State(f.of) == job.Ended {
 		return exit.Nothing, nil
 	}
-	if !f.host.From(f.of).Queued() {
+	if !f.host.From(f.of).Queued() && (!f.delivers() || f.host.Output.Async(f.of)) {
 		f.host.Queue.Ending(f.Slots)
 	}
 	want := f.host.Store.Want(f.of)
@@ -195,13 +205,24 @@ func (f *End) Hook() (exit.Result, error) {
 	}, *f.attempts)
 }
 
-// Free gives the slots back: what follows needs none.
+// Free gives the slots back: what follows needs none, unless they are to be kept until the
+// output has arrived.
 func (f *End) Free() (exit.Result, error) {
+	if f.delivers() {
+		if f.holds = !f.host.Output.Async(f.of); f.holds {
+			return exit.Nothing, nil
+		}
+		f.leave()
+	}
+	f.free()
+	return exit.Nothing, nil
+}
+
+func (f *End) free() {
 	f.host.From(f.of).Over(f.of.Job, f.Word() == exit.WordEvict)
 	used := f.tasks.Used()
 	used.CPU, used.Mem, used.IO = used.CPU+f.Total.CPU, used.Mem+f.Total.Mem, used.IO+f.Total.IO
 	f.host.Queue.Ended(f.of, f.Slots, used)
-	return exit.Nothing, nil
 }
 
 // Announce does nothing: nobody who waits for the output is told that it comes.

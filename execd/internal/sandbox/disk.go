@@ -1,0 +1,146 @@
+package sandbox
+
+import (
+	"slices"
+	"sync"
+
+	"paddock/classad"
+	"paddock/execd/internal/ad"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/sandbox/order"
+)
+
+// outbox has the runs that are over and whose output is still in their sandboxes. Its lock
+// is held for a moment, since those who ask hold others.
+type outbox struct {
+	mu   sync.Mutex
+	runs []*leaving // guarded by mu; in the order in which they ended
+}
+
+// leaving is one of them.
+type leaving struct {
+	job.Leaving
+	task    *job.Task
+	arrived bool // and its sandbox is still there
+}
+
+// Freeze notes that a run is over and that its output leaves its sandbox from now on. Slot
+// is its first one, by its number in the queue. A second call for a run does nothing.
+func (m *Manager) Freeze(t *job.Task, slot int) {
+	s := t.Start.Sandbox
+	l := job.Leaving{Task: t.String(), ID: s.ID, Claim: t.Start.Claim, Queue: t.Start.Queue, Slot: slot}
+	for _, c := range t.Start.Carved {
+		if c.Queue == l.Queue {
+			l.Dynamic = c.Slot
+			break
+		}
+	}
+	if stuck := m.Store.Stuck(t); stuck != nil {
+		l.KiB = min(max(stuck.KiB, 0), mostKiB)
+	}
+	m.out.mu.Lock()
+	defer m.out.mu.Unlock()
+	if m.out.of(t) == nil {
+		m.out.runs = append(m.out.runs, &leaving{Leaving: l, task: t})
+	}
+}
+
+// of returns the entry of a run, nil if it has none. o.mu is held.
+func (o *outbox) of(t *job.Task) *leaving {
+	for _, l := range o.runs {
+		if l.task == t {
+			return l
+		}
+	}
+	return nil
+}
+
+// Arrived notes that the output of a run travels no more: it is where it belongs, or nobody
+// wants it. Its sandbox is still there.
+func (m *Manager) Arrived(t *job.Task) {
+	m.out.mu.Lock()
+	defer m.out.mu.Unlock()
+	if l := m.out.of(t); l != nil {
+		l.arrived = true
+	}
+}
+
+// mostKiB bounds what a transfer, which has the rights of a user, may say of its size.
+const mostKiB = 1 << 40
+
+// measured takes over what a transfer has found that it transfers, which is all that is
+// known of the size where nothing else measures it.
+func (m *Manager) measured(t *job.Task, p order.Progress) {
+	m.out.mu.Lock()
+	defer m.out.mu.Unlock()
+	if l := m.out.of(t); l != nil && p.Total > 0 {
+		l.KiB = min((p.Total-1)>>10+1, mostKiB)
+	}
+}
+
+// remove notes that a sandbox is gone, and reports whether output has left it.
+func (o *outbox) remove(dir string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := len(o.runs)
+	o.runs = slices.DeleteFunc(o.runs, func(l *leaving) bool { return l.task.Start.Sandbox.Dir == dir })
+	return len(o.runs) < n
+}
+
+// Leaving returns the runs of a queue, or of all if none is named, that are over and whose
+// output is still in their sandboxes, in the order in which they ended. It takes the lock of
+// the Store for a moment, and blocks on nothing else.
+func (m *Manager) Leaving(queue string) []job.Leaving {
+	m.out.mu.Lock()
+	defer m.out.mu.Unlock()
+	var list []job.Leaving
+	for _, l := range m.out.runs {
+		if queue == "" || l.Queue == queue {
+			one := l.Leaving
+			one.Travels = !l.arrived && m.Store.Stuck(l.task) == nil
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// The knobs of hooks.conf that say for how long a run has its slots.
+const (
+	knobAsync = "ASYNC_STAGEOUT"
+	knobMost  = "MAX_OUTPUT_TRANSFERS_PER_CLAIM"
+)
+
+// attrAsync is the attribute by which a job says that it keeps its slot.
+const attrAsync = "AsyncStageout"
+
+// Most returns how much output of a claim may be on its way while the next of its jobs
+// runs; 0: none.
+func (m *Manager) Most() int {
+	knobs := m.Config().Knobs
+	if !knobs.Bool(knobAsync, true) {
+		return 0
+	}
+	return knobs.Int(knobMost, 2)
+}
+
+// Async reports whether the slots of a run are free before its output has arrived.
+func (m *Manager) Async(t *job.Task) bool {
+	if m.Most() == 0 {
+		return false
+	}
+	r, err := m.Store.Request(t.Job)
+	if err != nil { // it would keep its slot for as long as nobody can read its record
+		return true
+	}
+	var said *classad.Ad
+	if r.Work != nil {
+		said, err = classad.ParseOld(r.Work.Ad)
+	} else if len(r.Attributes) > 0 {
+		said, err = ad.Attributes(r.Attributes)
+	}
+	if said == nil || err != nil {
+		return true
+	}
+	is, ok := (&classad.Env{My: said}).Attr(attrAsync).Bool()
+	return is || !ok
+}
