@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,8 +22,8 @@ import (
 // Somebody who is not root, and whom no other test uses.
 const stranger = 64124
 
-// as returns a command of the stranger's, if root is there to start it, and makes the
-// directory his.
+// as returns a command of the stranger's, if root is there to start it, and makes a
+// directory his with all that is in it.
 func as(t testing.TB, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(program, args...)
@@ -29,8 +31,10 @@ func as(t testing.TB, dir string, args ...string) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if os.Getuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: stranger, Gid: stranger}
-		must(t, os.Chown(dir, stranger, stranger))
 		must(t, os.Chmod(filepath.Dir(dir), 0o755))
+		must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			return errors.Join(err, os.Lchown(path, stranger, stranger))
+		}))
 	}
 	return cmd
 }
@@ -48,70 +52,134 @@ func stream(t testing.TB, b []byte) *os.File {
 	return f
 }
 
-// It is killed at each of its steps, in an attempt that begins and in one that goes on.
-// What is at the destination then is whole; the next one goes on from there, and no more
-// than a block is sent twice.
-func TestUnpackCrashAtEveryStep(t *testing.T) {
+// soak is set where there is time to try every step of everything.
+var soak = os.Getenv("PADDOCK_SOAK") != ""
+
+// stride returns how many steps further the next to be tried is.
+func stride(t testing.TB, n int) int {
+	t.Helper()
 	if testing.Short() {
-		t.Skip("takes a process for every step")
+		t.Skip("takes processes for every step")
 	}
-	from := t.TempDir()
-	fill(t, from, pack.MaxBlock+1000)
-	full, p := packed(t, from, pack.Have{})
-	want := list(t, from)
+	if soak {
+		return 1
+	}
+	return n
+}
+
+// receiver is a destination with a file in it, and streams of a tree to it.
+type receiver struct {
+	testing.TB
+	from, to string
+	full     []byte // the stream of all
+	root     pack.Digest
+	want     []string
+}
+
+func newReceiver(t testing.TB) *receiver {
+	t.Helper()
+	r := &receiver{TB: t, from: t.TempDir()}
+	fill(t, r.from, pack.MaxBlock+1000)
+	full, p := packed(t, r.from, pack.Have{})
+	r.full, r.root, r.want = full, p.root, list(t, r.from)
+	return r
+}
+
+// again makes another destination. With begun, most of the stream has come. It returns
+// what is to come.
+func (r *receiver) again(begun bool) []byte {
+	r.Helper()
+	r.to = r.TempDir()
+	path := filepath.Join(r.to, "file")
+	must(r, os.WriteFile(path, []byte("old"), 0o644))
+	must(r, os.Chmod(path, 0o644))
+	if !begun {
+		return r.full
+	}
+	cmd := r.unpack(r.full[:len(r.full)-100])
+	if cmd.Run() == nil {
+		r.Fatal("half a stream is taken for a whole one")
+	}
+	return r.rest()
+}
+
+func (r *receiver) unpack(b []byte) *exec.Cmd {
+	r.Helper()
+	cmd := as(r, r.to, "unpack", "-id", someID, r.to)
+	cmd.Stdin = stream(r, b)
+	return cmd
+}
+
+func (r *receiver) have() pack.Have {
+	r.Helper()
+	out, err := as(r, r.to, "unpack", "-have", "-id", someID, r.to).Output()
+	must(r, err)
+	have, err := pack.ParseHave(string(out))
+	must(r, err)
+	return have
+}
+
+// rest returns what goes on behind what has come.
+func (r *receiver) rest() []byte {
+	r.Helper()
+	b, p := packed(r, r.from, r.have())
+	if p.root != r.root {
+		r.Errorf("the root %v; want %v", p.root, r.root)
+	}
+	return b
+}
+
+// whole looks whether nothing is at the destination but what belongs there.
+func (r *receiver) whole() {
+	r.Helper()
+	for _, line := range list(r, r.to) {
+		dir := strings.Contains(line, `" 4`)
+		if !strings.HasPrefix(line, `".paddock-`) && !strings.HasPrefix(line, `"file" 100644 `) && !dir && !slices.Contains(r.want, line) {
+			r.Errorf("%s is at the destination", line)
+		}
+	}
+}
+
+// finish lets the rest come, and looks for all, but for the times of directories that
+// were merged.
+func (r *receiver) finish() {
+	r.Helper()
+	cmd := r.unpack(r.rest())
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if out, err := cmd.Output(); err != nil || !strings.HasPrefix(string(out), "sha256:"+r.root.String()+" ") {
+		r.Fatalf("%s, %v\n%s", out, err, said.String())
+	}
+	files := func(lines []string) []string {
+		return slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return strings.Contains(l, `" 4`) })
+	}
+	if got := files(list(r, r.to)); !slices.Equal(got, files(r.want)) {
+		r.Errorf("there is %q; want %q", got, files(r.want))
+	}
+}
+
+// Unpack is killed at each of its steps, in an attempt that begins and in one that goes
+// on. What is at the destination then is whole; the next one goes on from there, and no
+// more than a block is sent twice.
+func TestUnpackCrashAtEveryStep(t *testing.T) {
+	every := stride(t, 3)
+	r := newReceiver(t)
 	for _, begun := range []bool{false, true} {
-		for at, reached := 1, true; reached; at++ {
-			to := t.TempDir()
-			must(t, os.WriteFile(filepath.Join(to, "file"), []byte("old"), 0o644))
-			must(t, os.Chmod(filepath.Join(to, "file"), 0o644))
-			if os.Getuid() == 0 {
-				must(t, os.Chown(filepath.Join(to, "file"), stranger, stranger))
-			}
-			have, b := func() pack.Have {
-				cmd := as(t, to, "unpack", "-have", "-id", someID, to)
-				out, err := cmd.Output()
-				must(t, err)
-				have, err := pack.ParseHave(string(out))
-				must(t, err)
-				return have
-			}, full
-			if begun {
-				cmd := as(t, to, "unpack", "-id", someID, to)
-				cmd.Stdin = stream(t, full[:len(full)-100])
-				if cmd.Run() == nil {
-					t.Fatal("half a stream is taken for a whole one")
-				}
-				b, _ = packed(t, from, have())
-			}
-			cmd := as(t, to, "unpack", "-id", someID, to)
-			in := stream(t, b)
-			cmd.Stdin = in
+		for at, reached := 1, true; reached; at += every {
+			b := r.again(begun)
+			cmd := r.unpack(b)
 			reached = harness.Stepped(t, cmd, false, at, func(pid int) unix.Errno {
 				must(t, unix.Kill(pid, unix.SIGKILL))
 				return 0
 			})
-			taken, err := in.Seek(0, io.SeekCurrent)
+			taken, err := cmd.Stdin.(*os.File).Seek(0, io.SeekCurrent)
 			must(t, err)
-			for _, line := range list(t, to) {
-				if !strings.HasPrefix(line, `".paddock-`) && !strings.HasPrefix(line, `"file" 100644 `) && !slices.Contains(want, line) && !strings.Contains(line, `" 4`) {
-					t.Errorf("killed at step %d: %s is at the destination", at, line)
-				}
+			r.whole()
+			rest := r.rest()
+			if twice := len(rest) - (len(b) - int(taken)); reached && r.have() != (pack.Have{}) && twice > pack.MaxBlock+readAhead {
+				t.Errorf("%d bytes are sent again", twice)
 			}
-			rest, again := packed(t, from, have())
-			if twice := len(rest) - (len(b) - int(taken)); !begun && reached && have() != (pack.Have{}) && twice > pack.MaxBlock+bufferSlack {
-				t.Errorf("killed at step %d: %d bytes are sent again", at, twice)
-			}
-			if again.root != p.root {
-				t.Errorf("killed at step %d: the root %v; want %v", at, again.root, p.root)
-			}
-			cmd = as(t, to, "unpack", "-id", someID, to)
-			cmd.Stdin = stream(t, rest)
-			var said bytes.Buffer
-			cmd.Stderr = &said
-			if out, err := cmd.Output(); err != nil || !strings.HasPrefix(string(out), "sha256:"+p.root.String()+" ") {
-				t.Fatalf("killed at step %d, and then: %s, %v\n%s", at, out, err, said.String())
-			}
-			wantArrived(t, want, to)
+			r.finish()
 			if t.Failed() {
 				t.Fatalf("begun %v, killed at step %d", begun, at)
 			}
@@ -119,17 +187,94 @@ func TestUnpackCrashAtEveryStep(t *testing.T) {
 	}
 }
 
-// bufferSlack is what a process has read ahead, and how a stream begins.
-const bufferSlack = 80 << 10
-
-// wantArrived looks whether a tree has arrived, but for the times of directories that
-// were merged.
-func wantArrived(t testing.TB, want []string, to string) {
-	t.Helper()
-	files := func(lines []string) []string {
-		return slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return strings.Contains(l, `" 4`) })
-	}
-	if got := files(list(t, to)); !slices.Equal(got, files(want)) {
-		t.Errorf("there is %q; want %q", got, files(want))
+// Each step fails once. Unpack says so or gets by, and the next one has no trouble.
+func TestUnpackFailureOfEveryStep(t *testing.T) {
+	every := stride(t, 3)
+	r := newReceiver(t)
+	for _, begun := range []bool{false, true} {
+		for _, errno := range []unix.Errno{unix.ENOSPC, unix.EINTR} {
+			if begun != (errno == unix.EINTR) && !soak {
+				continue
+			}
+			for at, reached := 1, true; reached; at += every {
+				cmd := r.unpack(r.again(begun))
+				said := stream(t, nil)
+				cmd.Stderr = said
+				reached = harness.Stepped(t, cmd, false, at, func(int) unix.Errno { return errno })
+				r.whole()
+				r.finish()
+				if t.Failed() {
+					text, _ := os.ReadFile(said.Name())
+					t.Fatalf("begun %v, step %d fails with %v: %s", begun, at, errno, text)
+				}
+			}
+		}
 	}
 }
+
+// The owner of the destination swaps a directory for a link at each of the steps. Nothing
+// is written where it leads to.
+func TestUnpackSwapAtEveryStep(t *testing.T) {
+	every := stride(t, 3)
+	r := newReceiver(t)
+	const part = ".paddock-" + someID + ".part"
+	paths := []string{part + "/tree/a", part + "/tree/a/b", part + "/tree", part + "/links", part, "a", "a/b"}
+	for _, begun := range []bool{false, true} {
+		for at, reached := 1, true; reached; at += every {
+			cmd := r.unpack(r.again(begun))
+			victim := filepath.Join(t.TempDir(), "victim")
+			must(t, os.Mkdir(victim, 0o777))
+			must(t, os.Chmod(victim, 0o777))
+			must(t, os.WriteFile(filepath.Join(victim, "mine"), nil, 0o666))
+			before := list(t, victim)
+			path := filepath.Join(r.to, paths[at/every%len(paths)])
+			reached = harness.Stepped(t, cmd, true, at, func(int) unix.Errno {
+				if os.Rename(path, path+".old") == nil {
+					must(t, os.Symlink(victim, path))
+					if os.Getuid() == 0 {
+						must(t, os.Lchown(path, stranger, stranger))
+					}
+				}
+				return 0
+			})
+			if after := list(t, victim); !slices.Equal(before, after) {
+				t.Fatalf("begun %v, step %d, %s: the victim has %q; want %q", begun, at, path, after, before)
+			}
+		}
+	}
+}
+
+// The owner of the source does that to pack, and nothing is sent from where it leads to.
+func TestPackSwapAtEveryStep(t *testing.T) {
+	every := stride(t, 1)
+	victim := t.TempDir()
+	must(t, os.Chmod(victim, 0o755))
+	must(t, os.Chmod(filepath.Dir(victim), 0o755))
+	for _, name := range []string{"b/c/link", "b/readonly", "hole", "nothing", "\x01"} {
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(victim, name)), 0o755))
+		must(t, os.WriteFile(filepath.Join(victim, name), []byte("secret"), 0o644))
+	}
+	for _, name := range []string{"a", "a/b", "a/b/readonly", "a/hole", "odd \n\xff"} {
+		for at, reached := 1, true; reached; at += every {
+			from := t.TempDir()
+			fill(t, from, 1000)
+			cmd := as(t, from, "pack", from)
+			out := stream(t, nil)
+			cmd.Stdout = out
+			reached = harness.Stepped(t, cmd, true, at, func(int) unix.Errno {
+				path := filepath.Join(from, name)
+				must(t, os.Rename(path, path+".old"))
+				must(t, os.Symlink(filepath.Join(victim, strings.TrimPrefix(name, "a")), path))
+				return 0
+			})
+			text, err := os.ReadFile(out.Name())
+			must(t, err)
+			if bytes.Contains(text, []byte("secret")) {
+				t.Fatalf("%q is swapped at step %d: what it leads to is sent", name, at)
+			}
+		}
+	}
+}
+
+// readAhead is what a process has read ahead, and how a stream begins.
+const readAhead = 80 << 10

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -49,10 +50,13 @@ func (b *bench) sandboxTime() error {
 	for _, m := range []struct {
 		what, from, theirs string
 		limit              float64
+		pipe               bool
 	}{
-		{fmt.Sprintf("%d MB renamed into place, beside cp && sync", megabytes), near + "/big", "cp " + near + "/big/file " + to + " && sync", 0.05},
-		{fmt.Sprintf("%d MB from another file system, beside the same", megabytes), far + "/big", "cp " + far + "/big/file " + to + " && sync", 1.1},
-		{fmt.Sprintf("%d files of 4 kB, beside cp -a && sync", files), far + "/small", "cp -a " + far + "/small/. " + to + " && sync", 1.2},
+		{fmt.Sprintf("%d MB renamed into place, beside cp && sync", megabytes), near + "/big", "cp " + near + "/big/file " + to + " && sync", 0.05, false},
+		{fmt.Sprintf("%d MB from another file system, beside the same", megabytes), far + "/big", "cp " + far + "/big/file " + to + " && sync", 1.1, false},
+		{fmt.Sprintf("%d files of 4 kB, beside cp -a && sync", files), far + "/small", "cp -a " + far + "/small/. " + to + " && sync", 1.2, false},
+		{fmt.Sprintf("%d MB through pack | unpack, beside tar | tar && sync", megabytes), far + "/big", tarPipe(far+"/big", to), 2, true},
+		{fmt.Sprintf("%d files of 4 kB through the same, beside the same", files), far + "/small", tarPipe(far+"/small", to), 1.5, true},
 	} {
 		var theirs, ours []time.Duration
 		for range b.size(7, 1) {
@@ -67,7 +71,11 @@ func (b *bench) sandboxTime() error {
 			if err := b.empty(to, ""); err != nil {
 				return err
 			}
-			took, memory, err := b.transfer(m.from, near+"/say", to)
+			way := func() (time.Duration, int, error) { return b.transfer(m.from, near+"/say", to) }
+			if m.pipe {
+				way = func() (time.Duration, int, error) { return b.pipe(m.from, to) }
+			}
+			took, memory, err := way()
 			if err != nil {
 				return err
 			}
@@ -155,25 +163,57 @@ func (b *bench) transfer(from, say, to string) (took time.Duration, memory int, 
 	if err := cmd.Start(); err != nil {
 		return 0, 0, err
 	}
+	if memory, err = watched(cmd); err != nil {
+		text, _ := os.ReadFile(out.Name())
+		err = fmt.Errorf("execd-transfer: %w\n%s", err, text)
+	}
+	return time.Since(begin), memory, err
+}
+
+// tarPipe is what a user would give instead of pack and unpack.
+func tarPipe(from, to string) string {
+	return "tar -C " + from + " -cf - . | tar -C " + to + " -xf - && sync"
+}
+
+// pipe has all that is in a directory come to another by way of pack and unpack, and
+// returns the most memory in kB that was seen of unpack.
+func (b *bench) pipe(from, to string) (took time.Duration, memory int, err error) {
+	program := filepath.Join(b.bin, "execd-transfer")
+	pack, unpack := limited(longest, program, "pack", from), limited(longest, program, "unpack", to)
+	r, w, err := os.Pipe()
+	if err != nil {
+		return 0, 0, err
+	}
+	pack.Stdout, unpack.Stdin = w, r
+	for _, cmd := range []*exec.Cmd{pack, unpack} {
+		cmd.Env = []string{"GOMAXPROCS=1"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: b.user.Credential()}
+	}
+	begin := time.Now()
+	err = errors.Join(pack.Start(), unpack.Start(), r.Close(), w.Close())
+	if err != nil {
+		return 0, 0, err
+	}
+	memory, err = watched(unpack)
+	return time.Since(begin), memory, errors.Join(err, pack.Wait())
+}
+
+// watched waits for a process, and returns the most memory in kB that was seen.
+func watched(cmd *exec.Cmd) (memory int, err error) {
 	pid := cmd.Process.Pid
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	for tick := time.NewTicker(10 * time.Millisecond); ; {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
 		select {
 		case <-tick.C:
 			if n, err := harness.StatusField(pid, "VmHWM"); err == nil && isTransfer(pid) {
 				memory = max(memory, n)
 			}
-			continue
 		case err = <-ended:
-			tick.Stop()
+			return memory, err
 		}
-		took = time.Since(begin)
-		if err != nil {
-			text, _ := os.ReadFile(out.Name())
-			err = fmt.Errorf("execd-transfer: %w\n%s", err, text)
-		}
-		return took, memory, err
 	}
 }
 
