@@ -32,7 +32,7 @@ type landing struct {
 	names []order.Named
 	rest  bool // what Select selects lands here, but for what has a name of its own
 
-	apart bool // another file system: nothing can be renamed to here
+	apart bool // another file system, or another quota: nothing can be renamed to here
 
 	part, tree, links int  // -1: not open
 	found             bool // an earlier attempt has made part
@@ -230,7 +230,7 @@ func (w *worker) makePart(l *landing) error {
 		}
 	}
 	var here, there unix.Stat_t
-	l.apart = unix.Fstat(order.Files, &here) == nil && unix.Fstat(l.tree, &there) == nil && here.Dev != there.Dev
+	l.apart = unix.Fstat(order.Files, &here) == nil && unix.Fstat(l.tree, &there) == nil && here.Dev != there.Dev || project(order.Files) != project(l.tree)
 	l.stale = false
 	if err := writeSmall(l.part, "boot", w.boot, false); err != nil {
 		return fail("write", name+"/boot", err)

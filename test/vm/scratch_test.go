@@ -22,6 +22,10 @@ func testScratch(t *testing.T) {
 	if err := os.WriteFile(c.dir+"/etc/complexes", []byte("scratch_limit sl MEMORY <= YES NO 0 0\nprivate_tmp ptmp BOOL == YES NO 0 0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	boxes := quotas + "/boxes"
+	if err := errors.Join(os.Mkdir(boxes, 0o755), os.WriteFile(c.dir+"/etc/hooks.conf", []byte("EXECUTE = "+boxes+"\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
 	c.run()
 	if !strings.Contains(c.log(), "scratch directories in "+tmp+" are limited by project quotas") {
 		t.Error("the log does not say what limits scratch directories")
@@ -48,5 +52,28 @@ func testScratch(t *testing.T) {
 		})
 		fmt.Printf("vm: %s: %d of %d bytes were written to %s: %q\n", t.Name(), wrote, limit, tt.where, read(pub+"/said"))
 	}
+	testSandboxQuota(t, c, pub)
 	c.wait("the scratch directories are gone", func() bool { left, _ := os.ReadDir(tmp); return len(left) == 0 })
+}
+
+// testSandboxQuota has jobs write to their sandbox until they cannot. Each has a project,
+// as its TMPDIR has, of which there are two: what is brought out of a sandbox does not stay
+// in its project, and who finds none is not limited.
+func testSandboxQuota(t *testing.T, c *cluster, pub string) {
+	const limit = 3 << 20
+	for i := range 3 {
+		script := "dd if=/dev/zero of=file bs=64k count=160 2>" + pub + "/said; wc -c <file >" + pub + "/wrote; exit 3"
+		out := c.as("qsub", "-l", "sl=3M", "-sync", "y", "-sandbox", "y", "-stageout_to", pub, "-b", "y", "-wd", "/", "-o", "/dev/null", "-j", "y", "-shell", "y", script)
+		wrote := 0
+		_, err := fmt.Sscan(read(pub+"/wrote"), &wrote)
+		info, statErr := os.Stat(pub + "/file")
+		if err != nil || statErr != nil || wrote < limit*7/8 || wrote > limit || info.Size() != int64(wrote) || !strings.Contains(out, "exited with exit code 3") {
+			t.Errorf("run %d wrote %d bytes below a limit of %d: %v, %v %s%s", i+1, wrote, limit, err, statErr, out, read(pub+"/said"))
+		}
+		c.wait("the log says that the sandbox was full", func() bool {
+			return strings.Count(c.log(), `reason="sandbox was full: 3.0 of 3.0 MB"`) == i+1
+		})
+		fmt.Printf("vm: %s: %d of %d bytes were written to the sandbox: %q\n", t.Name(), wrote, limit, read(pub+"/said"))
+	}
+	c.wait("the sandboxes are gone", func() bool { left, _ := os.ReadDir(quotas + "/boxes"); return len(left) == 1 })
 }

@@ -18,12 +18,13 @@ func (d *daemon) buildSandboxes(boot string) {
 	h := &d.stages.Host
 	m := &sandbox.Manager{
 		Host: d.host, Boot: boot, Root: d.root, Privileged: d.opts.RootMode, Config: d.config.Current, Store: d.store,
-		Owner: h.Owner, AsUser: d.launch.AsUser, Aside: h.Aside, Later: h.Later, Service: d.service, Log: d.log,
+		Owner: h.Owner, AsUser: d.launch.AsUser, Aside: h.Aside, Later: h.Later, Service: d.service, Projects: d.launch, Log: d.log,
 		Worker: &worker.Runner{Starter: d.launch.AsUser, Program: filepath.Join(filepath.Dir(d.launch.Session), worker.Program)},
 	}
 	h.Sandboxes, h.Input, h.Output = m, m, m
 	d.store.OnUnbox(m.Unbox)
 	m.Plugins()
+	d.launch.SandboxProjects = m.InProjects
 	h.Patience = func() time.Duration {
 		return time.Duration(d.config.Current().Knobs.Int(knobPatience, 24*60*60)) * time.Second
 	}

@@ -18,6 +18,9 @@ type Sandbox struct {
 	Kept bool `json:"kept,omitempty"`
 	// Slot is the first slot of the run, by its number in the queue; 0: it has none there.
 	Slot int `json:"slot,omitempty"`
+	// Limit is how many bytes it may have, by the quota of Project; 0: any number.
+	Limit   uint64 `json:"limit,omitempty"`
+	Project uint32 `json:"project,omitempty"`
 }
 
 // Leaving is a run that is over and whose output is still in its sandbox.

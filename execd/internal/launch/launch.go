@@ -58,6 +58,8 @@ type Runs struct {
 	// Aside does something for which a user may have others wait, so that nobody but
 	// its caller waits; nil: it is done.
 	Aside func(do func())
+	// SandboxProjects returns the numbers of the projects that sandboxes have; nil: none has.
+	SandboxProjects func() []uint32
 }
 
 // Init prepares what Run serves.

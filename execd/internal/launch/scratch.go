@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -81,6 +82,20 @@ func ScratchReport(c *conf.Config, privileged bool) (active, without []string) {
 	return active, without
 }
 
+// SandboxLimit returns how many bytes a run may have in its sandbox: what it has asked for,
+// what its slot was made for, or what every job may have; 0: any number.
+func (o *Order) SandboxLimit() uint64 {
+	var carved int64 // KiB
+	for i := range o.Task.Start.Carved {
+		carved += o.Task.Start.Carved[i].Disk
+	}
+	limit := cmp.Or(o.ScratchLimit, uint64(max(carved, 0))<<10, o.Global.ScratchLimit)
+	if limit > 0 {
+		limit = min(max(limit, conf.MinScratch), conf.MaxScratch)
+	}
+	return limit
+}
+
 // chooseScratch decides what will limit the TMPDIR of a run. One that asked for it
 // does not run without.
 func (t *tmpdirs) chooseScratch(o *Order, parent *os.File) error {
@@ -103,11 +118,11 @@ func (t *tmpdirs) chooseScratch(o *Order, parent *os.File) error {
 		return nil
 	}
 	var err error
-	if o.scratch.project, err = t.takeProject(o.Global.ScratchIDs, parent); err != nil {
+	if o.scratch.project, err = t.TakeProject(o.Global.ScratchIDs, parent); err != nil {
 		return fmt.Errorf("cannot limit TMPDIR: %w", err)
 	}
 	if err := quota.Limit(parent, o.scratch.project, o.scratch.limit); err != nil {
-		t.giveProject(o.scratch.project)
+		t.GiveProject(o.scratch.project)
 		o.scratch = scratch{}
 		return err
 	}
@@ -192,7 +207,7 @@ func (t *tmpdirs) free(s scratch, place string) error {
 	if quota.Available(place) == nil { // it may have been mounted anew without
 		err = quota.Limit(parent, s.project, 0)
 	}
-	t.giveProject(s.project)
+	t.GiveProject(s.project)
 	return err
 }
 
@@ -242,15 +257,15 @@ func (r *Runs) ScratchFull(run spool.RunID) string {
 	return fmt.Sprintf("TMPDIR was full: %.1f of %.1f MB", float64(used)/(1<<20), float64(s.limit)/(1<<20))
 }
 
-// projects are the numbers that runs have.
+// projects are the numbers that runs have, of their TMPDIR and of their sandboxes.
 type projects struct {
 	mu    sync.Mutex
 	used  map[uint32]bool      // guarded by mu; nil: not known yet
 	alien map[uint32]time.Time // guarded by mu; since when files have one that no run has; zero: the log has it
 }
 
-// takeProject finds a number that no run has, and no file.
-func (t *tmpdirs) takeProject(ranges []conf.Range, parent *os.File) (uint32, error) {
+// TakeProject finds a number that no run has, and no file in the file system of a directory.
+func (t *tmpdirs) TakeProject(ranges []conf.Range, parent *os.File) (uint32, error) {
 	p := &t.projects
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -290,13 +305,14 @@ func (t *tmpdirs) takeProject(ranges []conf.Range, parent *os.File) (uint32, err
 	return 0, errors.New("all of SCRATCH_PROJECTS are in use")
 }
 
-func (t *tmpdirs) giveProject(id uint32) {
+// GiveProject gives a number back.
+func (t *tmpdirs) GiveProject(id uint32) {
 	t.projects.mu.Lock()
 	defer t.projects.mu.Unlock()
 	delete(t.projects.used, id)
 }
 
-// usedProjects returns the numbers that the directories of runs name.
+// usedProjects returns the numbers that the directories of runs and their records name.
 func (t *tmpdirs) usedProjects() (map[uint32]bool, error) {
 	used := map[uint32]bool{}
 	err := t.configs(func(c *spool.Config) {
@@ -304,6 +320,11 @@ func (t *tmpdirs) usedProjects() (map[uint32]bool, error) {
 			used[s.project] = true
 		}
 	})
+	if t.SandboxProjects != nil {
+		for _, id := range t.SandboxProjects() {
+			used[id] = true
+		}
+	}
 	return used, err
 }
 

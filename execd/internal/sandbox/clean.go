@@ -56,6 +56,7 @@ func (m *Manager) try(path string, aside func(do func())) {
 			m.Log.Info(fmt.Sprintf("execd: sandbox %s is removed", path))
 		}
 		delete(m.left, path)
+		m.free(path)
 		return
 	}
 	if l == nil {
@@ -150,9 +151,12 @@ func (m *Manager) clear(dir *os.File, name string, aside func(do func())) error 
 // before anything is started.
 func (m *Manager) Recover() {
 	used := map[string]bool{}
+	m.mu.Lock()
 	for _, s := range m.Store.Sandboxes() {
 		used[s.Dir] = true
+		m.hold(s)
 	}
+	m.mu.Unlock()
 	for _, t := range m.Store.Unfinished() {
 		if s := t.Start.Sandbox; s != nil && m.Store.State(t) == job.Over {
 			m.Freeze(t, s.Slot)

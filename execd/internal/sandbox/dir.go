@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/quota"
 	"paddock/execd/internal/sandbox/order"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -109,7 +110,7 @@ func (m *Manager) make(s *job.Sandbox, owner *user.User) error {
 	dir, err := mkdir(place, filepath.Base(s.Dir))
 	if err == nil {
 		defer dir.Close()
-		err = m.fill(dir, owner)
+		err = m.fill(dir, s.Project, owner)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot make sandbox %s: %w", s.Dir, err)
@@ -117,19 +118,19 @@ func (m *Manager) make(s *job.Sandbox, owner *user.User) error {
 	return nil
 }
 
-func (m *Manager) fill(dir *os.File, owner *user.User) error {
+func (m *Manager) fill(dir *os.File, project uint32, owner *user.User) error {
 	if err := isOwn(dir); err != nil {
 		return err
 	}
 	for _, name := range []string{order.DirFiles, order.DirSay} {
-		if err := m.makeOwners(dir, name, owner); err != nil {
+		if err := m.makeOwners(dir, name, project, owner); err != nil {
 			return err
 		}
 	}
 	return dir.Chmod(modeOfSandbox)
 }
 
-func (m *Manager) makeOwners(dir *os.File, name string, owner *user.User) error {
+func (m *Manager) makeOwners(dir *os.File, name string, project uint32, owner *user.User) error {
 	d, err := mkdir(dir, name)
 	if err != nil {
 		return err
@@ -144,6 +145,11 @@ func (m *Manager) makeOwners(dir *os.File, name string, owner *user.User) error 
 	}
 	if err := isOwn(d); err != nil {
 		return err
+	}
+	if project > 0 {
+		if err := quota.Assign(d, project); err != nil {
+			return err
+		}
 	}
 	if err := atomicfile.Step(atomicfile.OpChmod, d.Name()); err != nil {
 		return err

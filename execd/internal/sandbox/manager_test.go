@@ -93,7 +93,7 @@ func (r *rig) planned(claim string) *job.Task {
 	t := r.Store.Take(r.job, job.Start{Queue: "all.q", Claim: claim}, time.Now())
 	request, err := r.Store.RequestFor(t)
 	r.must(err)
-	r.must(r.Plan(t, request, 1))
+	r.must(r.Plan(t, request, 1, 0))
 	return t
 }
 
@@ -160,7 +160,7 @@ func TestPlan(t *testing.T) {
 		t.Error("two sandboxes of a claim are one")
 	}
 	plain := r.Store.Take(r.job, job.Start{Queue: "all.q"}, time.Now())
-	if r.must(r.Plan(plain, &api.SubmitRequest{Sandbox: api.SandboxNo}, 1)); plain.Start.Sandbox != nil || r.Has(plain) {
+	if r.must(r.Plan(plain, &api.SubmitRequest{Sandbox: api.SandboxNo}, 1, 0)); plain.Start.Sandbox != nil || r.Has(plain) {
 		t.Error("a job has a sandbox that it did not ask for")
 	}
 	r.Remove(plain)
@@ -210,7 +210,7 @@ func TestPlace(t *testing.T) {
 	other := newRig(t)
 	plans := func(dir string) error {
 		other.Config = func() *conf.Config { return configured(knobExecute + " = " + dir) }
-		return other.Plan(other.Store.Take(other.job, job.Start{Queue: "all.q"}, time.Now()), &api.SubmitRequest{Sandbox: api.SandboxYes}, 1)
+		return other.Plan(other.Store.Take(other.job, job.Start{Queue: "all.q"}, time.Now()), &api.SubmitRequest{Sandbox: api.SandboxYes}, 1, 0)
 	}
 	open, link := filepath.Join(t.TempDir(), "open"), filepath.Join(t.TempDir(), "link")
 	r.must(os.Mkdir(open, 0o755))

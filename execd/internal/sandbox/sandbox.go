@@ -45,6 +45,7 @@ type Manager struct {
 	Service    func(context.Context) (*user.User, error) // as whom plugins are asked what they can
 	Aside      func(do func())                           // as that of launch.Runs
 	Later      func(after time.Duration, do func())
+	Projects   Projects // those of TMPDIR, too
 	Log        *slog.Logger
 	Freed      func() // is told when a sandbox is gone out of which output has come
 
@@ -53,8 +54,9 @@ type Manager struct {
 	out     outbox
 
 	mu     sync.Mutex
-	places map[string]bool  // guarded by mu; directories that were found to be ours
-	left   map[string]*left // guarded by mu; by path
+	places map[string]bool   // guarded by mu; directories that were found to be ours
+	left   map[string]*left  // guarded by mu; by path
+	held   map[string]uint32 // guarded by mu; projects, by path
 }
 
 // The knobs of hooks.conf.
@@ -72,9 +74,10 @@ func (m *Manager) Place() string {
 	return m.Root.Path(spool.DirSandboxes)
 }
 
-// Plan gives a run that asks for it a sandbox, which is not made yet. It is recorded with
-// the start of the run. Slot is its first one, by its number in the queue.
-func (m *Manager) Plan(t *job.Task, r *api.SubmitRequest, slot int) error {
+// Plan gives a run that asks for it a sandbox, which is not made yet, and in which it may
+// have so many bytes; 0: any number. It is recorded with the start of the run. Slot is its
+// first one, by its number in the queue.
+func (m *Manager) Plan(t *job.Task, r *api.SubmitRequest, slot int, limit uint64) error {
 	if r.Sandbox != api.SandboxYes {
 		return nil
 	}
@@ -97,10 +100,13 @@ func (m *Manager) Plan(t *job.Task, r *api.SubmitRequest, slot int) error {
 	}
 	if k := t.Kept; k != nil {
 		if _, err := os.Lstat(k.Files()); err == nil {
-			s.Dir, s.Created, s.Kept = k.Dir, k.Created, true
+			s.Dir, s.Created, s.Kept, s.Project, s.Limit = k.Dir, k.Created, true, k.Project, k.Limit
 		} else { // a file system in memory is empty after the host was restarted
 			m.Log.Warn(fmt.Sprintf("job %v: its sandbox is lost, and it begins with a new one: %v", t, err))
 		}
+	}
+	if !s.Kept {
+		m.limit(s, limit)
 	}
 	m.Store.Box(t, s)
 	return nil

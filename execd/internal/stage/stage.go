@@ -261,7 +261,7 @@ func (r *Runner) begin(l *life) error {
 		return r.refuse(l, err, !spool.Scarce(err))
 	}
 	if r.Sandboxes != nil {
-		if err := r.Sandboxes.Plan(t, order.Request, l.end.Slot()); err != nil {
+		if err := r.Sandboxes.Plan(t, order.Request, l.end.Slot(), order.SandboxLimit()); err != nil {
 			return r.refuse(l, err, false)
 		}
 	}

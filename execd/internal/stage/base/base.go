@@ -106,9 +106,12 @@ type Progress = order.Progress
 
 // Sandboxes has the directories of their own in which runs work that ask for one.
 type Sandboxes interface {
-	// Plan notes that of a run which is to be started; nothing is made yet. Slot is the
-	// first slot of the run, by its number in the queue.
-	Plan(t *job.Task, request *api.SubmitRequest, slot int) error
+	// Plan notes that of a run which is to be started, and may have so many bytes in it; 0:
+	// any number. Nothing is made yet. Slot is the first slot of the run, by its number in
+	// the queue.
+	Plan(t *job.Task, request *api.SubmitRequest, slot int, limit uint64) error
+	// Full says that it was full; empty: it was not.
+	Full(t *job.Task) string
 	// Keeps reports whether the next run goes on in it when the job has to leave its slot.
 	Keeps(t *job.Task) bool
 	// Remove removes it, now or later. There may be none any more, or never was one.

@@ -127,6 +127,9 @@ func (f *End) Conclude(out *spool.Outcome) *job.End {
 	run := outcome.Run{Task: t, Want: f.host.Store.Want(t), Requeues: f.requeues(), Rerunnable: outcome.Rerunnable(t, f.host.Config().Queue(t.Start.Queue)), Post: f.hooks.PostStatus}
 	if out.Usage != nil && out.Usage.ExitStatus != 0 {
 		run.Full = f.host.Launcher.ScratchFull(t.RunID())
+		if run.Full == "" && t.Start.Sandbox != nil {
+			run.Full = f.host.Sandboxes.Full(t)
+		}
 	}
 	e, faulty := run.Conclude(out)
 	if faulty && !f.fault(t, out) && run.Requeues {
