@@ -78,6 +78,7 @@ type Table struct {
 	serial     int                // guarded by mu; of the last managed slot
 	seq        uint64             // guarded by mu; of the last claim
 	drain      *slot.Drain        // guarded by mu; nil: the host is not drained
+	out        outlets            // guarded by mu; of the output of jobs
 	effects    []Effect           // guarded by mu; to be taken
 	unkept     []Kept             // guarded by mu; of slots that are not managed any more
 	listed     chan struct{}      // guarded by mu; closed when there are other slots
@@ -346,6 +347,10 @@ func (t *Table) Deactivate(slots []*Slot) {
 }
 
 func (t *Table) deactivate(slots []*Slot) {
+	if len(slots) == 0 {
+		return
+	}
+	t.outlook()
 	for _, s := range slots {
 		if s.activity == Idle {
 			continue
@@ -358,9 +363,6 @@ func (t *Table) deactivate(slots []*Slot) {
 		if s.managed != nil {
 			t.ended(s.managed)
 		}
-	}
-	if len(slots) == 0 {
-		return
 	}
 	if s := slots[0]; s.managed == nil && t.begun && t.crowd(s, nil) != nil {
 		t.manage(s)

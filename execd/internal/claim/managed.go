@@ -35,9 +35,10 @@ type Options struct {
 	// Closed says why a queue accepts no jobs, as the end of a sentence with "it is";
 	// empty: it is open.
 	Closed func(queue string) string
-	// Leaving returns the runs of a queue, or of all if none is named, that are over and whose
-	// output is still in their sandboxes; nil: there is none. The list is the caller's.
-	Leaving func(queue string) []job.Leaving
+	// Leaving returns the runs that are over and whose output is still in their sandboxes;
+	// nil: there is none. When it has changed Traffic is called, or the slots are deactivated
+	// after which it has.
+	Leaving func() []job.Leaving
 	// Most returns how much output may be on its way for each claim, and for each slot of the
 	// queue, while another of its jobs runs. 0: jobs keep their slots until it has arrived.
 	Most func() int
@@ -68,7 +69,7 @@ func (o *Options) complete() {
 		}
 	}
 	if o.Leaving == nil {
-		o.Leaving = func(string) []job.Leaving { return nil }
+		o.Leaving = func() []job.Leaving { return nil }
 	}
 	if o.Most == nil {
 		o.Most = func() int { return 0 }

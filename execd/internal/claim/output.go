@@ -14,25 +14,64 @@ import (
 // the queue uses itself: a slot that is crowded takes no other job before some of it has
 // arrived. A job counts in its first slot alone.
 
+// outlet is what output counts in: a claim, or a slot of a queue.
+type outlet struct {
+	claim string // public id
+	queue string
+	slot  int // number in the queue
+}
+
+// outlets has the runs that are over and whose output is still in their sandboxes, as they
+// were when somebody last said that they have changed.
+type outlets struct {
+	travel map[outlet][]string      // tasks whose output is on its way
+	leave  map[outlet][]job.Leaving // all, by slot
+	any    bool                     // one is on its way
+}
+
+// outlook looks at them anew.
+func (t *Table) outlook() {
+	list := t.o.Leaving()
+	if len(list) == 0 {
+		t.out = outlets{}
+		return
+	}
+	t.out = outlets{travel: map[outlet][]string{}, leave: map[outlet][]job.Leaving{}}
+	for i := range list {
+		l := &list[i]
+		at := outlet{queue: l.Queue, slot: l.Slot}
+		t.out.leave[at] = append(t.out.leave[at], *l)
+		if !l.Travels {
+			continue
+		}
+		t.out.any = true
+		if l.Claim != "" {
+			at = outlet{claim: l.Claim}
+		}
+		t.out.travel[at] = append(t.out.travel[at], l.Task)
+	}
+}
+
 // crowd returns the tasks whose output is on its way, if it is so much that a slot takes no
 // job: under a claim, or of the queue if that is nil. Jobs of the queue count together in a
 // partitionable slot, as if each of its Cpus was a slot.
 func (t *Table) crowd(s *Slot, c *claim) (tasks []string) {
-	if s.Index == 0 {
+	if s.Index == 0 || !t.out.any {
 		return nil
 	}
-	for _, l := range t.o.Leaving(s.Queue) {
-		if l.Travels && (c != nil && l.Claim == c.id.String() || c == nil && l.Claim == "" && l.Slot == s.Index) {
-			tasks = append(tasks, l.Task)
+	most := 1
+	if c != nil {
+		tasks = t.out.travel[outlet{claim: c.id.String()}]
+	} else {
+		tasks = t.out.travel[outlet{queue: s.Queue, slot: s.Index}]
+		if s.of.part != nil {
+			most = s.of.size
 		}
 	}
 	if len(tasks) == 0 {
 		return nil
 	}
-	most := t.o.Most()
-	if c == nil && s.of.part != nil {
-		most *= s.of.size
-	}
+	most *= t.o.Most()
 	if most == 0 || len(tasks) < most { // 0: a job keeps its slots until its output has arrived
 		return nil
 	}
@@ -78,8 +117,7 @@ func (t *Table) isFull(m *managed) bool {
 // fill notes whether somebody may wait for output that is on its way from a slot.
 func (t *Table) fill(m *managed) { m.full = t.isFull(m) || t.crowd(m.slot, nil) != nil }
 
-// Traffic notes that more or less output is on its way than was. Who waits for it is woken
-// up.
+// Traffic notes that other output leaves than did. Who waits for it is woken up.
 func (t *Table) Traffic() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,6 +125,7 @@ func (t *Table) Traffic() {
 }
 
 func (t *Table) traffic() {
+	t.outlook()
 	t.remanage()
 	for _, m := range t.managed {
 		was := m.full
@@ -105,13 +144,11 @@ func (t *Table) leaving(s *Slot) []job.Leaving {
 	if s.Index == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(t.o.Leaving(s.Queue), func(l job.Leaving) bool {
-		if l.Slot != s.Index {
-			return true
-		}
-		if s.of.part == nil {
-			return false
-		}
+	list := t.out.leave[outlet{queue: s.Queue, slot: s.Index}]
+	if s.of.part == nil || list == nil {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(l job.Leaving) bool {
 		on := s.of.part.parent
 		if c := t.byPublic(l.Claim); c != nil && c.on.part == s.of.part {
 			on = c.on.slot

@@ -27,11 +27,9 @@ func newPort(t *testing.T, partitionable bool) *port {
 	p.Table = NewTable([]conf.Queue{{Name: "a.q", Slots: 2, Partitionable: partitionable}, {Name: "b.q", Slots: 1}}, "queue")
 	err := p.Manage(Options{
 		Host: "node", Boot: noon, Store: NewStore(p.root), Now: func() time.Time { return p.now },
-		Ad: func(in *Info) *classad.Ad { return classad.New() },
-		Leaving: func(queue string) []job.Leaving {
-			return slices.DeleteFunc(slices.Clone(p.leaving), func(l job.Leaving) bool { return queue != "" && l.Queue != queue })
-		},
-		Most: func() int { return p.most }, Room: func() int64 { return p.room },
+		Ad:      func(in *Info) *classad.Ad { return classad.New() },
+		Leaving: func() []job.Leaving { return slices.Clone(p.leaving) },
+		Most:    func() int { return p.most }, Room: func() int64 { return p.room },
 		Share: func(_ string, n int) slot.Resources {
 			return slot.Resources{Cpus: int64(n), Memory: plenty, Disk: p.room + kib(p.leaving)}
 		},
@@ -192,6 +190,7 @@ func TestDiskOfOutputThatLeaves(t *testing.T) {
 	p.room = 10240
 	left := func(want int64) {
 		t.Helper()
+		p.Traffic()
 		v, _ := p.Snapshot(slot.Static(1), false)
 		if v.Has.Disk != want {
 			t.Errorf("%d KiB are left; want %d", v.Has.Disk, want)

@@ -511,7 +511,7 @@ func (t *Table) drained() {
 	}
 	// Output that is on its way needs the host; what waits for somebody to look does not
 	// hold anybody up.
-	if slices.ContainsFunc(t.o.Leaving(""), func(l job.Leaving) bool { return l.Travels }) {
+	if t.out.any {
 		return
 	}
 	if slot.AllAreDrained(machines) {

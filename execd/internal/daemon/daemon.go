@@ -420,7 +420,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	if err := d.manageSlots(table); err != nil {
 		return nil, err
 	}
-	d.stages.Queue, d.sandboxes.Freed = d.queue, d.queue.Traffic
+	d.stages.Queue, d.sandboxes.Changed = d.queue, d.queue.Traffic
 	d.store.OnWork(d.queue.Add)
 	d.server = &server.Server{
 		Store: d.store, Book: d.book, Users: d.users, Config: d.config.Current, Queue: d.queue, Programs: programs, Stages: d.stages,

@@ -24,7 +24,8 @@ func (d *daemon) reserved() int64 {
 
 // disk returns it as it was when the file system was asked last.
 func (a *slotAds) disk() disk {
-	return disk{free: max(a.d.gauge.Last().Disk>>10-a.d.reserved(), 0), leaving: kib(a.d.sandboxes.Leaving(""))}
+	_, leaving := a.d.sandboxes.Pending()
+	return disk{free: max(a.d.gauge.Last().Disk>>10-a.d.reserved(), 0), leaving: leaving}
 }
 
 func kib(list []job.Leaving) (n int64) {
@@ -51,18 +52,19 @@ func (d *daemon) room() string {
 	if !last.DiskKnown || free > reserved {
 		return ""
 	}
-	return full(d.sandboxes.Place(), free, reserved, d.sandboxes.Leaving(""))
+	n, kib := d.sandboxes.Pending()
+	return full(d.sandboxes.Place(), free, reserved, n, kib)
 }
 
 // full says in words that too little of a place is free, and what leaves it.
-func full(place string, free, reserved int64, out []job.Leaving) string {
-	switch n := len(out); n {
+func full(place string, free, reserved int64, n int, kib int64) string {
+	switch n {
 	case 0:
 		return fmt.Sprintf("%s are free in %s, RESERVED_DISK is %s", size(free), place, size(reserved))
 	case 1:
-		return fmt.Sprintf("output of 1 job (%s) still leaves %s, RESERVED_DISK is %s", size(kib(out)), place, size(reserved))
+		return fmt.Sprintf("output of 1 job (%s) still leaves %s, RESERVED_DISK is %s", size(kib), place, size(reserved))
 	default:
-		return fmt.Sprintf("output of %d jobs (%s) still leaves %s, RESERVED_DISK is %s", n, size(kib(out)), place, size(reserved))
+		return fmt.Sprintf("output of %d jobs (%s) still leaves %s, RESERVED_DISK is %s", n, size(kib), place, size(reserved))
 	}
 }
 

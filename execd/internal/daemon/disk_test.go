@@ -38,14 +38,15 @@ func TestDisk(t *testing.T) {
 func TestFull(t *testing.T) {
 	gb := int64(1 << 20)
 	for _, tt := range []struct {
-		out  []job.Leaving
+		n    int
+		kib  int64
 		want string
 	}{
-		{nil, "512 KB are free in /scratch, RESERVED_DISK is 1 GB"},
-		{[]job.Leaving{{KiB: 1536}}, "output of 1 job (1.5 MB) still leaves /scratch, RESERVED_DISK is 1 GB"},
-		{[]job.Leaving{{KiB: gb}, {KiB: 20 * gb}, {KiB: gb * 4 / 10}}, "output of 3 jobs (21.4 GB) still leaves /scratch, RESERVED_DISK is 1 GB"},
+		{0, 0, "512 KB are free in /scratch, RESERVED_DISK is 1 GB"},
+		{1, 1536, "output of 1 job (1.5 MB) still leaves /scratch, RESERVED_DISK is 1 GB"},
+		{3, 21*gb + gb*4/10, "output of 3 jobs (21.4 GB) still leaves /scratch, RESERVED_DISK is 1 GB"},
 	} {
-		if got := full("/scratch", 512, gb, tt.out); got != tt.want {
+		if got := full("/scratch", 512, gb, tt.n, tt.kib); got != tt.want {
 			t.Errorf("%q; want %q", got, tt.want)
 		}
 	}

@@ -46,7 +46,7 @@ func (m *Manager) Unbox(s *job.Sandbox) {
 func (m *Manager) try(path string, aside func(do func())) {
 	err := m.remove(path, aside)
 	if err == nil && m.out.remove(path) {
-		m.Freed()
+		m.Changed()
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

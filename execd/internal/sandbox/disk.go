@@ -3,6 +3,7 @@ package sandbox
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"paddock/classad"
 	"paddock/execd/internal/ad"
@@ -21,7 +22,8 @@ type outbox struct {
 type leaving struct {
 	job.Leaving
 	task    *job.Task
-	arrived bool // and its sandbox is still there
+	arrived bool      // and its sandbox is still there
+	told    time.Time // when somebody was told of its size
 }
 
 // Freeze notes that a run is over and that its output leaves its sandbox from now on. Slot
@@ -71,11 +73,33 @@ const mostKiB = 1 << 40
 // measured takes over what a transfer has found that it transfers, which is all that is
 // known of the size where nothing else measures it.
 func (m *Manager) measured(t *job.Task, p order.Progress) {
-	m.out.mu.Lock()
-	defer m.out.mu.Unlock()
-	if l := m.out.of(t); l != nil && p.Total > 0 {
-		l.KiB = min((p.Total-1)>>10+1, mostKiB)
+	if m.out.measured(t, p.Total, time.Now()) {
+		m.Changed()
 	}
+}
+
+// retold is the least time between two changes of one size of which anybody is told: a
+// process of the user's reports them.
+const retold = time.Second
+
+// measured takes over a size, and reports whether that is to be told.
+func (o *outbox) measured(t *job.Task, bytes int64, now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := o.of(t)
+	if l == nil || bytes <= 0 {
+		return false
+	}
+	kib := min((bytes-1)>>10+1, mostKiB)
+	if kib == l.KiB {
+		return false
+	}
+	l.KiB = kib
+	if now.Sub(l.told) < retold {
+		return false
+	}
+	l.told = now
+	return true
 }
 
 // remove notes that a sandbox is gone, and reports whether output has left it.
@@ -87,21 +111,30 @@ func (o *outbox) remove(dir string) bool {
 	return len(o.runs) < n
 }
 
-// Leaving returns the runs of a queue, or of all if none is named, that are over and whose
-// output is still in their sandboxes, in the order in which they ended. It takes the lock of
-// the Store for a moment, and blocks on nothing else.
-func (m *Manager) Leaving(queue string) []job.Leaving {
+// Leaving returns the runs that are over and whose output is still in their sandboxes, in the
+// order in which they ended. It takes the lock of the Store for a moment, and blocks on
+// nothing else.
+func (m *Manager) Leaving() []job.Leaving {
 	m.out.mu.Lock()
 	defer m.out.mu.Unlock()
 	var list []job.Leaving
 	for _, l := range m.out.runs {
-		if queue == "" || l.Queue == queue {
-			one := l.Leaving
-			one.Travels = !l.arrived && m.Store.Stuck(l.task) == nil
-			list = append(list, one)
-		}
+		one := l.Leaving
+		one.Travels = !l.arrived && m.Store.Stuck(l.task) == nil
+		list = append(list, one)
 	}
 	return list
+}
+
+// Pending returns how many runs that are, and how many KiB their sandboxes take as far as
+// that is known.
+func (m *Manager) Pending() (n int, kib int64) {
+	m.out.mu.Lock()
+	defer m.out.mu.Unlock()
+	for _, l := range m.out.runs {
+		kib += l.KiB
+	}
+	return len(m.out.runs), kib
 }
 
 // The knobs of hooks.conf that say for how long a run has its slots.

@@ -17,8 +17,8 @@ import (
 // somebody has to look. It is known again after a restart, from the records.
 func TestLeaving(t *testing.T) {
 	r := newRig(t)
-	freed := 0
-	r.Freed = func() { freed++ }
+	told := 0
+	r.Changed = func() { told++ }
 	const claim = "<h>#b00t#7#..."
 	task := r.planned(claim)
 	r.must(r.make(task.Start.Sandbox, r.owner))
@@ -26,16 +26,14 @@ func TestLeaving(t *testing.T) {
 	want := job.Leaving{Task: "1.1", ID: task.Start.Sandbox.ID, Claim: claim, Queue: "all.q", Slot: 1, Travels: true}
 	is := func(what string) {
 		t.Helper()
-		for _, queue := range []string{"", "all.q"} {
-			if diff := cmp.Diff([]job.Leaving{want}, r.Leaving(queue)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", what, diff)
-			}
+		if diff := cmp.Diff([]job.Leaving{want}, r.Leaving()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
-		if list := r.Leaving("other.q"); list != nil {
-			t.Errorf("%s: %+v leaves another queue", what, list)
+		if n, kib := r.Pending(); n != 1 || kib != want.KiB {
+			t.Errorf("%s: %d runs, %d KiB", what, n, kib)
 		}
 	}
-	if list := r.Leaving(""); list != nil {
+	if list := r.Leaving(); list != nil {
 		t.Errorf("%+v leaves before anything is over", list)
 	}
 	r.Freeze(task, 1)
@@ -45,6 +43,9 @@ func TestLeaving(t *testing.T) {
 		r.measured(task, order.Progress{Total: p.total})
 		want.KiB = p.kib
 		is("measured")
+	}
+	if told != 1 {
+		t.Errorf("a size that changes all the time was told %d times at once", told)
 	}
 	r.must(r.Store.Over(task, &job.End{Fate: job.FateDone, Accounting: "x"}))
 	r.must(r.Store.Stick(task, job.Stuck{Text: "gone", Since: time.Now(), KiB: 2}))
@@ -61,8 +62,8 @@ func TestLeaving(t *testing.T) {
 	want.Travels = false
 	is("arrived")
 	r.Remove(task)
-	if list := r.Leaving(""); list != nil || freed != 1 {
-		t.Errorf("it is removed, and %+v leaves; told %d times", list, freed)
+	if list := r.Leaving(); list != nil || told != 2 {
+		t.Errorf("it is removed, and %+v leaves; told %d times", list, told)
 	}
 	r.Arrived(task)
 	r.measured(task, order.Progress{Total: 1})

@@ -47,7 +47,7 @@ type Manager struct {
 	Later      func(after time.Duration, do func())
 	Projects   Projects // those of TMPDIR, too
 	Log        *slog.Logger
-	Freed      func() // is told when a sandbox is gone out of which output has come
+	Changed    func() // is told when the size of what leaves is another one, or some has left
 
 	made    atomic.Uint64 // sandboxes of this execd
 	plugins atomic.Pointer[plugins]
