@@ -220,6 +220,10 @@ type JobsRequest struct {
 	Reasons bool `json:"reasons,omitempty"`
 }
 
+// StateSending ends the state of a task that has ended and whose output is on its way to
+// where it belongs: to, or Eto when that cannot be delivered until somebody has looked.
+const StateSending = "to"
+
 // JobStatus is one line of qstat: one running task, or the pending tasks of
 // one job together.
 type JobStatus struct {
@@ -227,7 +231,7 @@ type JobStatus struct {
 	Priority float64   `json:"priority"` // normalised, 0 to 1
 	Name     string    `json:"name"`
 	Owner    string    `json:"owner"`
-	State    string    `json:"state"`           // Grid Engine's letters: qw, hqw, t, r, dr, Eqw; z: finished
+	State    string    `json:"state"`           // Grid Engine's letters: qw, hqw, t, r, dr, Eqw; z: finished; or see StateSending
 	Time     time.Time `json:"time"`            // start time when running, else submission time
 	Queue    string    `json:"queue,omitempty"` // queue instance, "all.q@host", when running
 	Slots    int       `json:"slots"`
@@ -387,6 +391,7 @@ type Transfer struct {
 	Total   int64     `json:"total,omitempty"`   // 0: not known yet
 	Files   int       `json:"files,omitempty"`   // that are through
 	Since   time.Time `json:"since,omitzero"`    // of the present attempt; zero: none is under way
+	Queued  bool      `json:"queued,omitempty"`  // the present attempt waits for its turn
 	Attempt int       `json:"attempt"`           // the present one, or the last
 	Failure string    `json:"failure,omitempty"` // of the last that has failed
 }

@@ -23,6 +23,7 @@ const (
 	StatusRemoved   JobStatus = 3
 	StatusCompleted JobStatus = 4
 	StatusHeld      JobStatus = 5
+	StatusTransfer  JobStatus = 6 // it has ended, and its output is on its way
 	StatusSuspended JobStatus = 7
 )
 
@@ -50,6 +51,8 @@ type JobInfo struct {
 	Slots     int
 	Slot      string // name of the slot
 	SlotID    int
+
+	Transfer *api.Transfer // of its files, which is under way or waits; nil: there is none
 
 	// Resources are those of Request.Hard, as AskedIn reads them.
 	Resources []Asked
@@ -130,6 +133,7 @@ const unasked = 1
 var ours = []string{
 	"Owner", "User", "OwnerGroup", "JobId", "JobStatus", "EnteredCurrentStatus", "NumJobStarts", "JobStartDate",
 	"JobCurrentStartDate", "QDate", "Queue", "PE", "SlotID", "RemoteHost", "HoldReason",
+	"TransferringInput", "TransferringOutput", "TransferQueued",
 }
 
 // environments are the attributes with an environment in them.
@@ -301,6 +305,14 @@ func (in *JobInfo) launch(b *builder) {
 }
 
 func (in *JobInfo) state(b *builder) {
+	if x := in.Transfer; x != nil {
+		if x.Output {
+			in.Status = StatusTransfer
+		}
+		b.flag("TransferringInput", !x.Output)
+		b.flag("TransferringOutput", x.Output)
+		b.flag("TransferQueued", x.Queued)
+	}
 	b.integer("JobStatus", int64(in.Status))
 	b.at("EnteredCurrentStatus", in.EnteredStatus)
 	b.integer("NumJobStarts", int64(in.Starts))

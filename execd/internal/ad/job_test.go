@@ -161,3 +161,35 @@ func TestOnly(t *testing.T) {
 		t.Errorf("no attributes are %v", none)
 	}
 }
+
+// While files travel the ad says so, whatever the job came with; output has a status of its
+// own, and the end another.
+func TestTransferring(t *testing.T) {
+	info := JobInfo{Status: StatusRunning, Request: &api.SubmitRequest{Work: &api.Work{Ad: "Cmd = \"/bin/true\"\nTransferringOutput = \"no\"\nTransferQueued = 1\n"}}}
+	for _, tt := range []struct {
+		transfer *api.Transfer
+		want     string // JobStatus, TransferringInput, TransferringOutput, TransferQueued
+	}{
+		{nil, "2 undefined undefined undefined"},
+		{&api.Transfer{Queued: true}, "2 true false true"},
+		{&api.Transfer{Output: true}, "6 false true false"},
+		{&api.Transfer{Output: true, Queued: true}, "6 false true true"},
+	} {
+		info.Transfer = tt.transfer
+		env := classad.Env{My: Job(info)}
+		var got []string
+		for _, name := range []string{"JobStatus", "TransferringInput", "TransferringOutput", "TransferQueued"} {
+			got = append(got, env.Attr(name).String())
+		}
+		if got := strings.Join(got, " "); got != tt.want {
+			t.Errorf("%+v: %s; want %s", tt.transfer, got, tt.want)
+		}
+	}
+	env := classad.Env{My: Delivered(Ended(Job(info), End{ExitCode: 3}), 70, "deleted")}
+	if s, _ := env.Attr("JobStatus").Int(); s != int64(StatusCompleted) {
+		t.Errorf("JobStatus %d", s)
+	}
+	if why, _ := env.Attr("TransferOutputError").Str(); why != "deleted" {
+		t.Errorf("TransferOutputError %q", why)
+	}
+}

@@ -43,6 +43,7 @@ type Forced struct {
 var ended = []string{
 	"ExitReason", "ExitBySignal", "ExitSignal", "ExitCode", "JobDuration", "JobCoreDumped",
 	"VacateReason", "VacateReasonCode", "VacateReasonSubCode", "HoldReason", "HoldReasonCode", "HoldReasonSubCode",
+	"TransferOutputSuccess", "TransferOutputBytes", "TransferOutputError",
 }
 
 // onceRun are the attributes that a job has once it has run.
@@ -91,6 +92,16 @@ func Ended(job *classad.Ad, e End) *classad.Ad {
 		b.integer(name+"SubCode", int64(f.Subcode))
 	}
 	return b.over(job.Without(ended...))
+}
+
+// Delivered returns the ad of a job that has ended with what has become of its output. Why
+// it has not arrived is empty if it has.
+func Delivered(job *classad.Ad, bytes int64, why string) *classad.Ad {
+	var b builder
+	b.flag("TransferOutputSuccess", why == "")
+	b.integer("TransferOutputBytes", bytes)
+	b.text("TransferOutputError", why)
+	return b.over(job)
 }
 
 func (b *builder) status(s *Status) {

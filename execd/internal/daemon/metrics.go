@@ -16,7 +16,7 @@ func (d *daemon) snapshot() *metrics.Snapshot {
 	n := d.store.Tally()
 	s := &metrics.Snapshot{
 		Version: d.opts.Version, Host: d.host, Started: d.began, Counts: &d.counts,
-		Tasks: map[string]int{"pending": n.Pending, "hold": n.Held, "running": n.Running, "suspended": n.Suspended, "error": n.Errored},
+		Tasks: map[string]int{"pending": n.Pending, "hold": n.Held, "running": n.Running, "suspended": n.Suspended, "sending": n.Sending, "stuck": n.Stuck, "error": n.Errored},
 		Load:  map[string]float64{}, Problems: d.problems(),
 	}
 	for _, t := range d.store.Shown() {

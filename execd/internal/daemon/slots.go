@@ -234,6 +234,7 @@ func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
 	}
 	if t != nil {
 		info.Task, info.Status, info.Started, info.Starts, info.Queue = t.Number, ad.StatusRunning, t.Started, t.Run+1, t.Start.Queue
+		info.Transfer = a.d.stages.Transfer(t.RunID())
 	}
 	return ad.Job(info)
 }

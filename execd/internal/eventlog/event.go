@@ -29,6 +29,7 @@ const (
 	NumberHeld        Number = 12
 	NumberReleased    Number = 13
 	NumberRemoteError Number = 21
+	NumberTransfer    Number = 40
 )
 
 // Event is one record.
@@ -128,6 +129,27 @@ type RemoteError struct {
 	Code, Subcode int  // Code 0: no such line
 }
 
+// FileTransfer says how the files of a job travel.
+type FileTransfer struct {
+	Output bool // out of the sandbox; else into it
+	Phase  Phase
+	Waited time.Duration // of TransferStarted: in the queue; 0: it was not there
+	Host   string        // to which they travel; empty: no such line
+}
+
+// Phase is how far a transfer is.
+type Phase int
+
+// The phases, as the log numbers them for what travels into a sandbox.
+const (
+	TransferQueued Phase = 1 + iota
+	TransferStarted
+	TransferFinished
+)
+
+// phases is how many there are: those of what travels out of a sandbox follow.
+const phases = 3
+
 // CPU is processor time.
 type CPU struct{ User, System time.Duration }
 
@@ -139,31 +161,33 @@ type Resource struct {
 	Usage, Request, Allocated float64
 }
 
-func (Submitted) number() Number   { return NumberSubmitted }
-func (Executing) number() Number   { return NumberExecuting }
-func (Evicted) number() Number     { return NumberEvicted }
-func (Terminated) number() Number  { return NumberTerminated }
-func (ImageSize) number() Number   { return NumberImageSize }
-func (Generic) number() Number     { return NumberGeneric }
-func (Aborted) number() Number     { return NumberAborted }
-func (Suspended) number() Number   { return NumberSuspended }
-func (Resumed) number() Number     { return NumberResumed }
-func (Held) number() Number        { return NumberHeld }
-func (Released) number() Number    { return NumberReleased }
-func (RemoteError) number() Number { return NumberRemoteError }
+func (Submitted) number() Number    { return NumberSubmitted }
+func (Executing) number() Number    { return NumberExecuting }
+func (Evicted) number() Number      { return NumberEvicted }
+func (Terminated) number() Number   { return NumberTerminated }
+func (ImageSize) number() Number    { return NumberImageSize }
+func (Generic) number() Number      { return NumberGeneric }
+func (Aborted) number() Number      { return NumberAborted }
+func (Suspended) number() Number    { return NumberSuspended }
+func (Resumed) number() Number      { return NumberResumed }
+func (Held) number() Number         { return NumberHeld }
+func (Released) number() Number     { return NumberReleased }
+func (RemoteError) number() Number  { return NumberRemoteError }
+func (FileTransfer) number() Number { return NumberTransfer }
 
-func (Submitted) typeName() string   { return "SubmitEvent" }
-func (Executing) typeName() string   { return "ExecuteEvent" }
-func (Evicted) typeName() string     { return "JobEvictedEvent" }
-func (Terminated) typeName() string  { return "JobTerminatedEvent" }
-func (ImageSize) typeName() string   { return "JobImageSizeEvent" }
-func (Generic) typeName() string     { return "GenericEvent" }
-func (Aborted) typeName() string     { return "JobAbortedEvent" }
-func (Suspended) typeName() string   { return "JobSuspendedEvent" }
-func (Resumed) typeName() string     { return "JobUnsuspendedEvent" }
-func (Held) typeName() string        { return "JobHeldEvent" }
-func (Released) typeName() string    { return "JobReleasedEvent" }
-func (RemoteError) typeName() string { return "RemoteErrorEvent" }
+func (Submitted) typeName() string    { return "SubmitEvent" }
+func (Executing) typeName() string    { return "ExecuteEvent" }
+func (Evicted) typeName() string      { return "JobEvictedEvent" }
+func (Terminated) typeName() string   { return "JobTerminatedEvent" }
+func (ImageSize) typeName() string    { return "JobImageSizeEvent" }
+func (Generic) typeName() string      { return "GenericEvent" }
+func (Aborted) typeName() string      { return "JobAbortedEvent" }
+func (Suspended) typeName() string    { return "JobSuspendedEvent" }
+func (Resumed) typeName() string      { return "JobUnsuspendedEvent" }
+func (Held) typeName() string         { return "JobHeldEvent" }
+func (Released) typeName() string     { return "JobReleasedEvent" }
+func (RemoteError) typeName() string  { return "RemoteErrorEvent" }
+func (FileTransfer) typeName() string { return "FileTransferEvent" }
 
 // unspecified stands in the place of a reason: readers take the line below the first
 // one for the reason, whatever it says.
@@ -367,6 +391,44 @@ func (b RemoteError) attrs() []attr {
 	}
 	return list
 }
+
+func (b FileTransfer) text(l *lines) {
+	what := "input"
+	if b.Output {
+		what = "output"
+	}
+	switch b.Phase {
+	case TransferQueued:
+		l.head("Entered queue to transfer %s files", what)
+	case TransferStarted:
+		l.head("Started transferring %s files", what)
+	case TransferFinished:
+		l.head("Finished transferring %s files", what)
+	}
+	if b.Waited > 0 {
+		l.line("Seconds spent in queue: %d", b.seconds())
+	}
+	if b.Host != "" {
+		l.line("Transferring to host: %s", address(b.Host))
+	}
+}
+
+func (b FileTransfer) attrs() []attr {
+	number := int(b.Phase)
+	if b.Output {
+		number += phases
+	}
+	list := []attr{{"Type", number}}
+	if b.Waited > 0 {
+		list = append(list, attr{"QueueingDelay", b.seconds()})
+	}
+	if b.Host != "" {
+		list = append(list, attr{"Host", address(b.Host)})
+	}
+	return list
+}
+
+func (b FileTransfer) seconds() int { return int(b.Waited.Round(time.Second) / time.Second) }
 
 // address returns a host in the form of the log.
 func address(host string) string {

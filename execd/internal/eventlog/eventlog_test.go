@@ -136,6 +136,31 @@ var events = []struct {
 		"021 (003.001.000) 03/04 05:06:07 Warning from starter on h:\n\tslow\n",
 		"Daemon = \"starter\"\nExecuteHost = \"h\"\nErrorMsg = \"slow\"\nCriticalError = false\n",
 	},
+	{
+		FileTransfer{Phase: TransferQueued},
+		"040 (003.001.000) 03/04 05:06:07 Entered queue to transfer input files\n", "Type = 1\n",
+	},
+	{
+		FileTransfer{Phase: TransferStarted, Waited: 3 * time.Second, Host: "h"},
+		"040 (003.001.000) 03/04 05:06:07 Started transferring input files\n\tSeconds spent in queue: 3\n\tTransferring to host: <h>\n",
+		"Type = 2\nQueueingDelay = 3\nHost = \"<h>\"\n",
+	},
+	{
+		FileTransfer{Phase: TransferFinished},
+		"040 (003.001.000) 03/04 05:06:07 Finished transferring input files\n", "Type = 3\n",
+	},
+	{
+		FileTransfer{Output: true, Phase: TransferQueued},
+		"040 (003.001.000) 03/04 05:06:07 Entered queue to transfer output files\n", "Type = 4\n",
+	},
+	{
+		FileTransfer{Output: true, Phase: TransferStarted},
+		"040 (003.001.000) 03/04 05:06:07 Started transferring output files\n", "Type = 5\n",
+	},
+	{
+		FileTransfer{Output: true, Phase: TransferFinished},
+		"040 (003.001.000) 03/04 05:06:07 Finished transferring output files\n", "Type = 6\n",
+	},
 }
 
 func event(b Body) Event {
@@ -327,6 +352,7 @@ func TestHostileText(t *testing.T) {
 		Held{Reason: evil},
 		Released{evil},
 		RemoteError{Host: evil, Text: evil},
+		FileTransfer{Phase: TransferStarted, Host: evil},
 	} {
 		for _, form := range []Form{Text, XML, JSON} {
 			text := Append(nil, Event{ID: evil, Cluster: 3, Time: at, Body: b}, form, Times{})

@@ -32,10 +32,11 @@ const (
 	PrepareJob               Name = "PREPARE_JOB"                 // before the job is started
 	UpdateJobInfo            Name = "UPDATE_JOB_INFO"             // how the job is, from time to time
 	JobExit                  Name = "JOB_EXIT"                    // the job has ended
+	OutputDone               Name = "OUTPUT_DONE"                 // its output has arrived, or is given up
 )
 
 // Names are all hooks, in the order of a job's life.
-var Names = []Name{FetchWork, ReplyFetch, EvictClaim, RenewClaim, PrepareJobBeforeTransfer, PrepareJob, UpdateJobInfo, JobExit}
+var Names = []Name{FetchWork, ReplyFetch, EvictClaim, RenewClaim, PrepareJobBeforeTransfer, PrepareJob, UpdateJobInfo, JobExit, OutputDone}
 
 // Hook is a program to be called, and what it may use.
 type Hook struct {

@@ -16,7 +16,7 @@ import (
 // UPDATE_JOB_INFO is its interval, since there is one of them at a time.
 var defaultLimit = map[Name]time.Duration{
 	FetchWork: 60 * time.Second, ReplyFetch: 30 * time.Second, EvictClaim: 30 * time.Second, RenewClaim: 30 * time.Second,
-	PrepareJobBeforeTransfer: 600 * time.Second, PrepareJob: 600 * time.Second, JobExit: 30 * time.Second,
+	PrepareJobBeforeTransfer: 600 * time.Second, PrepareJob: 600 * time.Second, JobExit: 30 * time.Second, OutputDone: 30 * time.Second,
 }
 
 // updateInterval is the default of STARTER_UPDATE_INTERVAL.

@@ -158,9 +158,9 @@ func (t *Task) letters() string {
 	}
 	switch {
 	case t.Stuck != nil:
-		return "E" + state + "to"
+		return "E" + state + api.StateSending
 	case t.State == Over:
-		return state + "to"
+		return state + api.StateSending
 	case t.Suspended:
 		return state + "s"
 	case t.Stopped != "":

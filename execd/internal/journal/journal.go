@@ -129,13 +129,16 @@ func (j *Journal) Record(e notice.Event) error {
 		j.mu.Lock()
 		r.begun = true
 		j.mu.Unlock()
+	}
+	if e.Kind == notice.Executing || e.Kind == notice.Travels {
 		j.queues.flush(e.Task.Job.Number) // first what came before
 	}
 	err := j.try(r, e, string(e.Kind), func(to *target) error {
 		entry := j.entry(to)
-		entry.Activation, entry.Proc, entry.Time, entry.Again = activation, to.proc, e.Time, !r.begun
+		entry.Activation, entry.Proc, entry.Time = activation, to.proc, e.Time
+		entry.Again = !r.begun && e.Kind != notice.Travels // each attempt is told of once
 		if e.Kind != notice.Executing && e.Kind != notice.Over {
-			entry.Seq = int(e.Time.UnixMilli())
+			entry.Seq = int(e.Time.UnixMicro()) // a transfer may take less than a millisecond
 		}
 		return j.Log.Write(context.Background(), entry, body(e, to))
 	})
@@ -291,12 +294,31 @@ func body(e notice.Event, to *target) eventlog.Body {
 		return eventlog.RemoteError{Host: cmp.Or(to.slot, to.host), Text: e.Text, Warning: true}
 	case notice.Postponed:
 		return eventlog.RemoteError{Host: cmp.Or(to.slot, to.host), Text: e.Text, Code: e.Code, Subcode: e.Subcode}
+	case notice.Travels:
+		return travels(e.Travel, to)
 	case notice.Held:
 		return eventlog.Held{Reason: e.Text, Code: e.Code, Subcode: e.Subcode}
 	case notice.Over:
 		return over(e)
 	}
 	return eventlog.Generic{Text: string(e.Kind) + ": " + e.Text}
+}
+
+// travels is the event of files that travel.
+func travels(x notice.Travel, to *target) eventlog.Body {
+	b := eventlog.FileTransfer{Output: x.Output, Waited: x.Waited}
+	switch x.Phase {
+	case notice.Queued:
+		b.Phase = eventlog.TransferQueued
+	case notice.Began:
+		b.Phase = eventlog.TransferStarted
+		if !x.Output {
+			b.Host = to.host
+		}
+	case notice.Arrived:
+		b.Phase = eventlog.TransferFinished
+	}
+	return b
 }
 
 // requeueCode is the code of what goes back to its queue.

@@ -134,9 +134,17 @@ func TestLife(t *testing.T) {
 		Kind: notice.Over, Task: tk, Time: at, Exit: exit.Exited, Status: exit.Status{Code: 3}, End: &job.End{Fate: job.FateDone}, Ad: parse(t, ended),
 	}
 	for _, e := range []notice.Event{
-		{Kind: notice.Warned, Text: "slow"}, {Kind: notice.Executing}, {Kind: notice.Suspended}, {Kind: notice.Resumed},
+		{Kind: notice.Warned, Text: "slow"},
+		{Kind: notice.Travels, Travel: notice.Travel{Phase: notice.Queued}},
+		{Kind: notice.Travels, Travel: notice.Travel{Phase: notice.Began, Waited: 2 * time.Second}, Time: at.Add(time.Microsecond)},
+		{Kind: notice.Travels, Travel: notice.Travel{Phase: notice.Arrived}, Time: at.Add(2 * time.Microsecond)},
+		{Kind: notice.Executing}, {Kind: notice.Suspended}, {Kind: notice.Resumed},
+		{Kind: notice.Travels, Travel: notice.Travel{Output: true, Phase: notice.Began}, Time: at.Add(3 * time.Microsecond)},
+		{Kind: notice.Travels, Travel: notice.Travel{Output: true, Phase: notice.Arrived}, Time: at.Add(4 * time.Microsecond)},
 	} {
-		e.Task, e.Time = tk, at
+		if e.Task = tk; e.Time.IsZero() {
+			e.Time = at
+		}
 		if err := j.Record(e); err != nil {
 			t.Error(err)
 		}
@@ -151,7 +159,18 @@ func TestLife(t *testing.T) {
 	}
 	want := `021 (007.008.000) 03/04 05:06:07 Warning from starter on slot2@h:
 	slow
-	EventId: h/3.1.0#021.1772600767000
+	EventId: h/3.1.0#021.1772600767000000
+...
+040 (007.008.000) 03/04 05:06:07 Entered queue to transfer input files
+	EventId: h/3.1.0#040.1772600767000000
+...
+040 (007.008.000) 03/04 05:06:07 Started transferring input files
+	Seconds spent in queue: 2
+	Transferring to host: <h>
+	EventId: h/3.1.0#040.1772600767000001
+...
+040 (007.008.000) 03/04 05:06:07 Finished transferring input files
+	EventId: h/3.1.0#040.1772600767000002
 ...
 001 (007.008.000) 03/04 05:06:07 Job executing on host: <h>
 	SlotName: slot2@h
@@ -159,10 +178,16 @@ func TestLife(t *testing.T) {
 ...
 010 (007.008.000) 03/04 05:06:07 Job was suspended.
 	Number of processes actually suspended: 0
-	EventId: h/3.1.0#010.1772600767000
+	EventId: h/3.1.0#010.1772600767000000
 ...
 011 (007.008.000) 03/04 05:06:07 Job was unsuspended.
-	EventId: h/3.1.0#011.1772600767000
+	EventId: h/3.1.0#011.1772600767000000
+...
+040 (007.008.000) 03/04 05:06:07 Started transferring output files
+	EventId: h/3.1.0#040.1772600767000003
+...
+040 (007.008.000) 03/04 05:06:07 Finished transferring output files
+	EventId: h/3.1.0#040.1772600767000004
 ...
 005 (007.008.000) 03/04 05:06:07 Job terminated.
 	(1) Normal termination (return value 3)

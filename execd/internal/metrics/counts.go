@@ -25,6 +25,30 @@ var outcomes = [...]string{
 	Done: "done", Exited: "exited", Signalled: "signalled", Limit: "limit", Deleted: "deleted", Requeued: "requeued", Failed: "failed",
 }
 
+// Transfer is how an attempt to transfer the files of a sandbox has ended.
+type Transfer int
+
+// The ends.
+const (
+	Arrived     Transfer = iota
+	Again                // it failed, and is tried again by itself
+	GivenUp              // it failed, and somebody has to look
+	Interrupted          // its job was deleted, or execd stopped
+)
+
+// transfers are the values of the label outcome.
+var transfers = [...]string{Arrived: "done", Again: "again", GivenUp: "stuck", Interrupted: "canceled"}
+
+// direction is what is known of the transfers in one direction.
+type direction struct {
+	ended        [len(transfers)]uint64 // by Transfer
+	bytes, files uint64                 // that have arrived
+	took         durations              // those that have arrived
+}
+
+// directions are the values of the label direction: that of input comes first.
+var directions = [...]string{"in", "out"}
+
 // Counts counts runs since execd was started. The zero value is ready.
 type Counts struct {
 	mu                                    sync.Mutex
@@ -32,6 +56,7 @@ type Counts struct {
 	ended                                 [len(outcomes)]uint64 // by Outcome
 	waiting, starting, running, returning durations
 	idle                                  durations
+	transfers                             [len(directions)]direction
 }
 
 // Start counts a run that got its slots after waiting for a while.
@@ -65,6 +90,23 @@ func (c *Counts) Idle(t time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.idle.add(t)
+}
+
+// Transfer counts an attempt to transfer files, and when they have arrived how much that
+// was and how long the attempt took.
+func (c *Counts) Transfer(output bool, end Transfer, bytes int64, files int, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := &c.transfers[0]
+	if output {
+		d = &c.transfers[1]
+	}
+	d.ended[end]++
+	if end == Arrived {
+		d.bytes += uint64(max(bytes, 0))
+		d.files += uint64(max(files, 0))
+		d.took.add(took)
+	}
 }
 
 // buckets are the upper bounds of histograms, in seconds: from milliseconds, as a start

@@ -22,7 +22,7 @@ type Snapshot struct {
 	Version string
 	Host    string
 	Started time.Time      // when execd was
-	Tasks   map[string]int // unfinished tasks by state: pending, hold, running, suspended, error
+	Tasks   map[string]int // unfinished tasks by state: pending, hold, running, suspended, sending, stuck, error
 	Running []Task
 	Queues  []Queue
 	Load    map[string]float64 // load values that are numbers
@@ -99,6 +99,14 @@ var families = []family{
 	{"paddock_slot_idle_seconds", histogram, "Time that a claim had nothing to run until it had something.", func(w *writer, s *Snapshot) {
 		w.counts(s, func(c *Counts) { w.histogram(&c.idle) })
 	}},
+	transfer("s_total", counter, "Attempts to transfer files of sandboxes, by their end.", func(w *writer, d *direction, of string) {
+		for end, name := range transfers {
+			w.series(float64(d.ended[end]), "direction", of, "outcome", name)
+		}
+	}),
+	transfer("_bytes_total", counter, "Bytes that have arrived.", func(w *writer, d *direction, of string) { w.series(float64(d.bytes), "direction", of) }),
+	transfer("_files_total", counter, "Files that have arrived.", func(w *writer, d *direction, of string) { w.series(float64(d.files), "direction", of) }),
+	transfer("_seconds", histogram, "Time of transfers that have arrived.", func(w *writer, d *direction, of string) { w.histogram(&d.took, "direction", of) }),
 	{"paddock_slots", gauge, "Slots of a queue.", func(w *writer, s *Snapshot) {
 		for _, q := range s.Queues {
 			w.series(float64(q.Total), "queue", q.Name)
@@ -148,6 +156,17 @@ var families = []family{
 		n, _ := runtime.ThreadCreateProfile(nil)
 		w.series(float64(n))
 	}},
+}
+
+// transfer returns a family of the transfers in each direction.
+func transfer(name string, k kind, help string, write func(*writer, *direction, string)) family {
+	return family{"paddock_transfer" + name, k, help, func(w *writer, s *Snapshot) {
+		w.counts(s, func(c *Counts) {
+			for i, of := range directions {
+				write(w, &c.transfers[i], of)
+			}
+		})
+	}}
 }
 
 // task returns a family with one series for each running task, so that there are never

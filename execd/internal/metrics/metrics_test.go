@@ -190,6 +190,8 @@ func example() *Snapshot {
 	c.End(Limit)
 	c.End(Limit)
 	c.Idle(20 * time.Millisecond)
+	c.Transfer(true, Arrived, 100, 3, 20*time.Millisecond)
+	c.Transfer(true, GivenUp, 0, 0, 0)
 	c.Stages(5*time.Millisecond, 400*24*time.Hour, time.Second)
 	return &Snapshot{
 		Version: "0.1.0", Host: "node7", Started: time.Unix(1795190461, 5e8),
@@ -231,6 +233,12 @@ func TestText(t *testing.T) {
 		"paddock_slot_idle_seconds_bucketle=0.01":             0,
 		"paddock_slot_idle_seconds_bucketle=0.025":            1,
 		"paddock_slot_idle_seconds_sum":                       0.02,
+		"paddock_transfers_totaldirection=out|outcome=done":   1,
+		"paddock_transfers_totaldirection=out|outcome=stuck":  1,
+		"paddock_transfers_totaldirection=in|outcome=done":    0,
+		"paddock_transfer_bytes_totaldirection=out":           100,
+		"paddock_transfer_files_totaldirection=out":           3,
+		"paddock_transfer_seconds_countdirection=out":         1,
 		"paddock_slotsqueue=all.q":                            16,
 		"paddock_slots_usedqueue=all.q":                       5,
 		"paddock_loadname=load_avg":                           0.25,

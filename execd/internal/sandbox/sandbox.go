@@ -156,7 +156,16 @@ func (m *Manager) Fetch(ctx context.Context, t *job.Task, report func(order.Prog
 	if err := m.addPlugins(ctx, o, t, r, owner, true); err != nil {
 		return err
 	}
-	_, err = m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, report)
+	return m.carry(ctx, owner, t, o, report)
+}
+
+// carry has a worker carry out orders, and reports its beginning and what was carried.
+func (m *Manager) carry(ctx context.Context, owner *user.User, t *job.Task, o *order.Orders, report func(order.Progress)) error {
+	report(order.Progress{})
+	r, err := m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, report)
+	if err == nil {
+		report(order.Progress{Bytes: r.Bytes, Total: r.Bytes, Files: r.Files})
+	}
 	return err
 }
 
@@ -243,11 +252,10 @@ func (m *Manager) Send(ctx context.Context, t *job.Task, report func(order.Progr
 			return err
 		}
 	}
-	_, err = m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, func(p order.Progress) {
+	return m.carry(ctx, owner, t, o, func(p order.Progress) {
 		m.measured(t, p)
 		report(p)
 	})
-	return err
 }
 
 // output returns the orders for the output of a run.

@@ -51,6 +51,7 @@ func stepOf(err error) string {
 type memory struct {
 	mu      sync.Mutex
 	trace   []string
+	travels []string       // phases of transfers
 	fails   map[string]int // how often what is written fails
 	last    notice.Event
 	flushed chan struct{}
@@ -85,9 +86,27 @@ func (m *memory) Record(e notice.Event) error {
 		m.flushed <- struct{}{}
 		return nil
 	}
+	if e.Kind == notice.Travels {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.travels = append(m.travels, map[notice.Phase]string{notice.Queued: "queued", notice.Began: "began", notice.Arrived: "arrived"}[e.Travel.Phase])
+		return nil
+	}
 	m.last = e
 	return m.note("event " + string(e.Kind))
 }
+
+// wantTravels checks what the journal was told of the transfers, which nobody waits for.
+func (s *scene) wantTravels(want ...string) {
+	s.t.Helper()
+	s.flush()
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	if !slices.Equal(s.memory.travels, want) {
+		s.t.Errorf("the files of the run: %q; want %q", s.memory.travels, want)
+	}
+}
+
 func (m *memory) WriteAd(notice.Event) error { return m.note("ad") }
 
 // Write is the log: its lines that tell of the end of the job are when people are
@@ -622,6 +641,7 @@ func TestCoreDump(t *testing.T) {
 type sender struct {
 	memory *memory
 	fails  []error
+	bytes  int64 // that it reports; 0: it reports nothing
 	waits  chan struct{}
 	keeps  bool // slots, until it has arrived
 
@@ -633,8 +653,11 @@ func (o *sender) Freeze(*job.Task, int) { o.frozen.Add(1) }
 func (o *sender) Arrived(*job.Task)     { o.arrived.Add(1) }
 
 func (o *sender) Leaves(*job.Task) (api.WhenOut, bool) { return api.OutExit, true }
-func (o *sender) Send(ctx context.Context, _ *job.Task, _ func(base.Progress)) (err error) {
+func (o *sender) Send(ctx context.Context, _ *job.Task, report func(base.Progress)) (err error) {
 	_ = o.memory.note("output")
+	if o.bytes > 0 {
+		report(base.Progress{Bytes: o.bytes, Files: 1})
+	}
 	if len(o.fails) > 0 {
 		err, o.fails = o.fails[0], o.fails[1:]
 		return err
@@ -670,13 +693,104 @@ func TestOutputOfQueuedJob(t *testing.T) {
 	if why := s.r.Store.Stuck(s.l.task); why.Text != "output transfer: permission denied" || why.Errno != 13 || s.r.Store.State(s.l.task) != job.Over || s.accounting() != 0 {
 		t.Errorf("the task is %v, %+v, accounted %d times", s.r.Store.State(s.l.task), why, s.accounting())
 	}
-	s.wantTrace("sync", "output")
+	s.l.mu.Lock() // it is told behind that
+	s.l.mu.Unlock()
+	s.wantTrace("sync", "output", "event warned")
 	if err := s.r.Store.Unstick(s.l.task); err != nil {
 		t.Fatal(err)
 	}
 	s.r.Changed(s.l.task)
 	eventually(t, "gone", func() bool { return s.r.Store.State(s.l.task) == job.Gone })
-	s.wantTrace("sync", "output", "output", "event over", "told", "ad")
+	s.wantTrace("sync", "output", "event warned", "output", "event over", "told", "ad")
+}
+
+// hasOutputHook gives the run a sandbox, and a hook that is told of its output.
+func (s *scene) hasOutputHook() {
+	s.hasHook()
+	s.l.hooks.Exit = nil
+	s.l.hooks.Output = &hook.Hook{Keyword: "K", Name: hook.OutputDone, Path: "/bin/true", Limit: time.Minute}
+}
+
+// wantDelivered checks what the n-th hook has read of the output.
+func (s *scene) wantDelivered(n int, success bool, bytes int, text string) {
+	s.t.Helper()
+	s.hooks.mu.Lock()
+	defer s.hooks.mu.Unlock()
+	if len(s.hooks.calls) != n {
+		s.t.Fatalf("%d hooks were called; want %d", len(s.hooks.calls), n)
+	}
+	c := &s.hooks.calls[n-1]
+	a, err := classad.ParseOld(string(c.Stdin))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	env := classad.Env{My: a}
+	ok, _ := env.Attr("TransferOutputSuccess").Bool()
+	got, _ := env.Attr("TransferOutputBytes").Int()
+	why, _ := env.Attr("TransferOutputError").Str()
+	if code, _ := env.Attr("ExitCode").Int(); ok != success || int(got) != bytes || !strings.Contains(why, text) || text == "" != (why == "") || code != 3 {
+		s.t.Errorf("%s read that success is %v, of %d bytes, since %q, of a job that exited with %d", c.Hook.Name, ok, got, why, code)
+	}
+	if c.As.Name != "alice" || len(c.Args) > 0 {
+		s.t.Errorf("it ran as %s, with %q", c.As.Name, c.Args)
+	}
+}
+
+// Who gave the work is told that its output has arrived, before the end is accounted and
+// told of; by the next execd if the first was killed, once if it had noted that.
+func TestOutputHook(t *testing.T) {
+	s := newScene(t, &api.Work{Ad: "Cmd = \"/bin/true\"\n", Holder: "fetch"})
+	s.hasOutputHook()
+	s.r.Output = &sender{memory: s.memory, bytes: 70}
+	called := make(chan struct{})
+	s.hooks.run = func(ctx context.Context, n int, c hook.Call) hook.Result {
+		if n == 1 { // execd is killed meanwhile
+			close(called)
+			<-t.Context().Done()
+		}
+		return hook.Result{Keyword: "K", Hook: c.Hook.Name, Status: 1}
+	}
+	s.r.advance(s.l, nil)
+	<-called
+	s.wantDelivered(1, true, 70, "")
+	s.wantTravels("began", "arrived")
+	if s.r.Store.State(s.l.task) != job.Over || s.accounting() != 0 {
+		t.Errorf("the hook runs, and the task is %v, accounted %d times", s.r.Store.State(s.l.task), s.accounting())
+	}
+	s.restart()
+	s.byHand() // the accounting file cannot be written
+	for err := s.enter(); stepOf(err) != finish.StepSave; err = s.enter() {
+		time.Sleep(time.Millisecond)
+	}
+	s.wantDelivered(2, true, 70, "")
+	s.restart()
+	s.mend()
+	s.until()
+	s.wantDelivered(2, true, 70, "")
+	s.wantTrace("sync", "output", "hook ", "hook ", "event over", "ad", "told")
+	if runs := s.l.hooks.Runs(); len(runs) != 1 || runs[0].Hook != string(hook.OutputDone) {
+		t.Errorf("hooks of the run: %+v; want the one that has ended", runs)
+	}
+}
+
+// He is told as well that it never will arrive.
+func TestOutputHookOfDeleted(t *testing.T) {
+	s := newScene(t, nil)
+	s.mend()
+	s.hasOutputHook()
+	s.r.Output = &sender{memory: s.memory, bytes: 70, waits: make(chan struct{})}
+	s.r.advance(s.l, nil)
+	eventually(t, "begun", func() bool { return s.r.Store.State(s.l.task) == job.Over && s.l.end.Output.Standing().Bytes > 0 })
+	if _, err := s.r.Store.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{"1"}}, job.Caller{UID: 1001, Name: "alice"}, s.r.Kill); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "gone", func() bool { return s.r.Store.State(s.l.task) == job.Gone })
+	s.wantDelivered(1, false, 0, "deleted by alice")
+	if s.memory.last.Exit != exit.Killed {
+		t.Errorf("the event log is told of code %d; want that it was killed", s.memory.last.Exit)
+	}
+	s.wantTravels("began")
+	s.wantTrace("sync", "output", "discard", "hook ", "event over", "told", "ad")
 }
 
 // REQ-EXIT-23, REQ-EXIT-37: a transfer that has failed waits for its own time, whatever

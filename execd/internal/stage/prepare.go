@@ -69,7 +69,7 @@ func (r *Runner) activate(l *life) (exit.Result, error) {
 
 // fetch transfers the files of the job to where it runs.
 func (r *Runner) fetch(l *life) (exit.Result, error) {
-	result, g := l.end.Fetch(&l.input)
+	result, g := l.end.Fetch()
 	if g != nil {
 		return exit.Failed, &jobhook.Unprepared{Hold: g.Hold, Code: g.Code, Subcode: g.Subcode, Text: "input transfer: " + g.Reason}
 	}

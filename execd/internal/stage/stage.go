@@ -96,8 +96,7 @@ type life struct {
 	flow      exit.Pipeline // its processes, and the steps of its end
 	prep      exit.Marks    // of what prepares it
 	hooks     jobhook.Hooks
-	notices   notice.Notices // to its owner
-	input     finish.Transit
+	notices   notice.Notices      // to its owner
 	unstarted *jobhook.Unprepared // why it is not started after all; nil: it is, or is to be
 	end       finish.End          // what is known of it: from reap on
 

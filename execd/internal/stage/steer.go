@@ -53,7 +53,7 @@ func (r *Runner) Kill(t *job.Task) {
 		l.steer.kill = true
 	}
 	l.hooks.Cancel()
-	l.input.Cancel()
+	l.end.Input.Cancel()
 	if r.Store.State(t) == job.Over {
 		r.advance(l, l.end.Yield) // its transfer is ended, if it is the job that is not wanted
 	}
@@ -67,7 +67,7 @@ func (r *Runner) Transfer(run spool.RunID) *api.Transfer {
 	}
 	shown := l.end.Output.Standing()
 	if shown.Output = shown.Attempt > 0; !shown.Output {
-		if shown = l.input.Standing(); shown.Since.IsZero() {
+		if shown = l.end.Input.Standing(); shown.Since.IsZero() {
 			return nil
 		}
 	}

@@ -37,7 +37,7 @@ func TestInputIsCancelled(t *testing.T) {
 		s.r.setUp(s.l)
 		s.r.advance(s.l, nil)
 		<-f.begun
-		if got := s.l.input.Standing(); got.Bytes != 5 || got.Total != 10 || got.Attempt != 1 || got.Since.IsZero() || got.Failure != "" {
+		if got := s.l.end.Input.Standing(); got.Bytes != 5 || got.Total != 10 || got.Attempt != 1 || got.Since.IsZero() || got.Failure != "" {
 			t.Errorf("it stands at %+v", got)
 		}
 		if stop {

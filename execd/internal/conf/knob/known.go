@@ -58,7 +58,7 @@ func (k *Known) pattern() bool { return k.family != nil }
 
 // hook matches the knobs of a hook with an ending.
 func hook(ending string) *regexp.Regexp {
-	return regexp.MustCompile(`^.+_HOOK_(FETCH_WORK|REPLY_FETCH|REPLY_CLAIM|EVICT_CLAIM|RENEW_CLAIM|PREPARE_JOB|PREPARE_JOB_BEFORE_TRANSFER|UPDATE_JOB_INFO|JOB_EXIT)` + ending + `$`)
+	return regexp.MustCompile(`^.+_HOOK_(FETCH_WORK|REPLY_FETCH|REPLY_CLAIM|EVICT_CLAIM|RENEW_CLAIM|PREPARE_JOB|PREPARE_JOB_BEFORE_TRANSFER|UPDATE_JOB_INFO|JOB_EXIT|OUTPUT_DONE)` + ending + `$`)
 }
 
 // universe matches the expressions that are for jobs of one universe.

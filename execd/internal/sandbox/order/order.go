@@ -108,6 +108,8 @@ type Progress struct {
 	Bytes int64 `json:"bytes"`
 	Total int64 `json:"total"`
 	Files int   `json:"files"`
+	// Queued says that it waits for its turn: only execd knows.
+	Queued bool `json:"-"`
 }
 
 // Line is what a process reports, at most once a second, and with Result at its end.

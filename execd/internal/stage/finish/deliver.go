@@ -12,8 +12,11 @@ import (
 	"paddock/execd/api/accounting"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/jobhook"
+	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/internal/backoff"
 	"paddock/spool"
@@ -72,14 +75,22 @@ func (f *End) Yield() {
 // never thrown away by another run: it is tried again, or waits until somebody has looked.
 func (f *End) Transfer() (exit.Result, error) {
 	result := f.transfer()
-	if result.Over() {
-		if f.leaves {
-			f.host.Output.Arrived(f.of)
-			f.host.Queue.Traffic()
-		}
-		f.Yield()
+	if !result.Over() {
+		return result, nil
 	}
-	return result, nil
+	if result == exit.Done {
+		at := f.Output.Standing()
+		f.sent, f.arrived = jobhook.Output{Bytes: at.Bytes, Files: at.Files}, true
+		if err := f.hooks.Note(jobhook.HookRun{Step: exit.StepTransfer, Output: &f.sent}); err != nil {
+			return exit.Failed, err
+		}
+	}
+	if f.leaves {
+		f.host.Output.Arrived(f.of)
+		f.host.Queue.Traffic()
+	}
+	f.Yield()
+	return exit.Nothing, nil // it is noted
 }
 
 func (f *End) transfer() exit.Result {
@@ -97,9 +108,8 @@ func (f *End) transfer() exit.Result {
 		if end.Accounting == "" {
 			end.Accounting = f.Line() // a power cut may take all else that it is made of
 		}
-		begun := time.Now()
 		t := &exit.Transfer{}
-		t.Lost = func(attempt int, err error) { f.lost(t, attempt, time.Since(begun), err) }
+		t.Lost = func(attempt int, err error) { f.lost(t, attempt, err) }
 		x.begin(f, t, "output", func() bool { return f.host.Store.NotDelivered(f.of) != nil }, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
 			if err := f.over(&end); err != nil {
 				return err
@@ -147,15 +157,20 @@ func (f *End) resume() {
 
 // lost says when output that could not be delivered is tried again: what may pass after a
 // while, for as long as there is patience; all else when somebody has looked, but for a
-// disk that was full.
-func (f *End) lost(t *exit.Transfer, attempt int, since time.Duration, err error) {
+// disk that was full. Patience ends as long after the first failure, whatever execd
+// that has met.
+func (f *End) lost(t *exit.Transfer, attempt int, err error) {
+	if f.sent.Failing.IsZero() {
+		f.sent.Failing = time.Now()
+		f.note()
+	}
 	after, stuck := deliveries.After(attempt), job.Stuck{Text: "output transfer: " + err.Error(), Since: time.Now()}
 	permanent, forGood := errors.AsType[*exit.Permanent](err)
 	if forGood {
 		stuck.Errno = permanent.Errno
 	}
 	stuck.KiB = (f.Output.Standing().Total + 1023) >> 10
-	if forGood || since > f.host.Patience() {
+	if forGood || time.Since(f.sent.Failing) > f.host.Patience() {
 		if after = 0; stuck.Errno == int(unix.ENOSPC) || stuck.Errno == int(unix.EDQUOT) {
 			after = deliveries.Most
 		}
@@ -167,7 +182,10 @@ func (f *End) lost(t *exit.Transfer, attempt int, since time.Duration, err error
 		}
 		f.Yield()
 		f.host.Queue.Traffic()
+		f.notices.Happened(notice.Event{Kind: notice.Warned, Text: stuck.Text})
+		f.host.Counts.Transfer(true, metrics.GivenUp, 0, 0, 0)
 	} else {
+		f.host.Counts.Transfer(true, metrics.Again, 0, 0, 0)
 		f.host.Log.Warn(fmt.Sprintf("job %v: output: %v (tried again in %v)", f.of, err, after))
 	}
 	if after > 0 {
@@ -175,9 +193,20 @@ func (f *End) lost(t *exit.Transfer, attempt int, since time.Duration, err error
 	}
 }
 
-// Again has output that is stuck tried to be delivered again.
+// note writes down how the transfer stands. What cannot be written costs no more than
+// patience, once execd is started again.
+func (f *End) note() {
+	at := f.sent
+	if err := f.hooks.Note(jobhook.HookRun{Output: &at}); err != nil {
+		f.host.Log.Warn(fmt.Sprintf("job %v: output: %v", f.of, err))
+	}
+}
+
+// Again has output that is stuck tried to be delivered again, with new patience.
 func (f *End) Again() {
 	if f.Output.transfer != nil {
+		f.sent.Failing = time.Time{}
+		f.note()
 		f.Output.transfer.Reconnected()
 		f.host.Queue.Traffic() // it may be stuck no more
 	}

@@ -16,6 +16,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/api"
+	"paddock/execd/api/accounting"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/claim"
@@ -34,6 +35,7 @@ import (
 
 // Steps that are noted beside those of package exit.
 const (
+	StepOutput = "output hook"
 	StepRecord = "event log"
 	StepSave   = "account"
 	StepTell   = "notify"
@@ -47,7 +49,11 @@ type End struct {
 	Slots  []*claim.Slot
 	Taken  time.Time  // when the run got them
 	Tail   exit.Marks // of telling of the end
+	Input  Transit
 	Output Transit
+
+	sent    jobhook.Output // of the transfer of the output
+	arrived bool           // it has
 
 	host     *base.Host
 	of       *job.Task
@@ -81,8 +87,11 @@ func (f *End) Init(h *base.Host, of *job.Task, x *jobhook.Hooks, n *notice.Notic
 // Recall takes over what an earlier execd has noted, and reports whether that was of how
 // the end is told.
 func (f *End) Recall(h *jobhook.HookRun) bool {
+	if h.Output != nil {
+		f.sent, f.arrived = *h.Output, h.Step == exit.StepTransfer
+	}
 	switch h.Step {
-	case StepRecord, StepAd, StepMail:
+	case StepOutput, StepRecord, StepAd, StepMail:
 		f.Tail.Set(h.Step)
 		return true
 	}
@@ -202,9 +211,28 @@ func (f *End) Hook() (exit.Result, error) {
 		f.host.Queue.Ending(f.Slots)
 	}
 	want := f.host.Store.Want(f.of)
-	return f.hooks.RunExit(string(f.Word()), func() ([]byte, error) {
+	return f.hooks.RunEnd(f.hooks.Exit, exit.StepHook, []string{string(f.Word())}, func() ([]byte, error) {
 		a, err := f.ended(want)
 		return ad.Stdin(a, nil), err
+	}, *f.attempts)
+}
+
+// outputHook runs the hook for the end of the transfer of a job's output, if there was
+// one.
+func (f *End) outputHook() (exit.Result, error) {
+	if f.hooks.Output == nil || f.host.Store.State(f.of) != job.Over {
+		return exit.Nothing, nil
+	}
+	want, why := f.host.Store.Want(f.of), ""
+	if !f.arrived {
+		why = f.End.Reason
+	}
+	return f.hooks.RunEnd(f.hooks.Output, StepOutput, nil, func() ([]byte, error) {
+		a, err := f.ended(want)
+		if err != nil {
+			return nil, err
+		}
+		return ad.Stdin(ad.Delivered(a, f.sent.Bytes, why), nil), nil
 	}, *f.attempts)
 }
 
@@ -244,16 +272,17 @@ func (f *End) Gone() (exit.Result, error) {
 	return exit.Nothing, nil
 }
 
-// Notify reports the end to the event log, the record and the accounting file, to those who
+// Notify reports the end to who is told of output, the event log, the record and the accounting file, to those who
 // wait, by mail, and in the file of the job's ad. The source of a job that did not come by
 // qsub is told by hooks: the job's ad is written before that, and nobody gets mail.
 func (f *End) Notify(exit.Process) (exit.Result, error) {
+	output := exit.Step{Name: StepOutput, Do: f.outputHook}
 	record, publish := f.journal(StepRecord, notice.Journal.Record), f.journal(StepAd, notice.Journal.WriteAd)
 	save, tell := exit.Step{Name: StepSave, Do: f.account}, exit.Step{Name: StepTell, Do: f.tell}
 	if !f.host.From(f.of).Queued() {
-		return f.Tail.Run([]exit.Step{record, publish, save, tell})
+		return f.Tail.Run([]exit.Step{output, record, publish, save, tell})
 	}
-	return f.Tail.Run([]exit.Step{record, save, tell, {Name: StepMail, Do: func() (exit.Result, error) {
+	return f.Tail.Run([]exit.Step{output, record, save, tell, {Name: StepMail, Do: func() (exit.Result, error) {
 		if !f.notices.MailEnd(&f.Facts) {
 			return exit.Nothing, nil
 		}
@@ -275,7 +304,9 @@ func (f *End) journal(step string, write func(notice.Journal, notice.Event) erro
 			u := f.Outcome.Usage
 			e.Status = exit.Status{Code: u.ExitStatus, Signal: u.Signal, Core: u.WaitStatus.CoreDump()}
 		}
-		e.Exit = f.Code(e.Status)
+		if e.Exit = f.Code(e.Status); f.End.Failed == accounting.FailedTransfer {
+			e.Exit = exit.Killed // who waits for its output waits in vain
+		}
 		if why := f.Forced(f.host.Store.Want(f.of)); why != nil {
 			e.Text, e.Code, e.Subcode = why.Reason, why.Code, why.Subcode
 		}

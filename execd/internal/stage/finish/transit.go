@@ -9,8 +9,10 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/notice"
 )
 
 // Transit is a transfer of the files of a run, to where it runs or to where they belong:
@@ -21,6 +23,8 @@ type Transit struct {
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc // guarded by mu; nil: none is under way
 	shown  api.Transfer            // guarded by mu
+	phase  notice.Phase            // guarded by mu; of the present attempt
+	queued time.Time               // guarded by mu; since when it waits for its turn
 }
 
 // carrier carries a transfer out, as Send of base.Output.
@@ -39,6 +43,9 @@ func (x *Transit) begin(f *End, t *exit.Transfer, what string, unwanted func() b
 		t.Lost = func(attempt int, err error) {
 			after := exit.Retries.After(attempt)
 			f.host.Log.Warn(fmt.Sprintf("job %v: %s: %v (tried again in %v)", f.of, what, err, after))
+			if x == &f.Input {
+				f.host.Counts.Transfer(false, metrics.Again, 0, 0, 0)
+			}
 			time.AfterFunc(after, func() { f.event(t.Reconnected) })
 		}
 	}
@@ -52,28 +59,62 @@ func (x *Transit) start(f *End, unwanted func() bool, carry carrier, done func(e
 		defer cancel(nil)
 		x.mu.Lock()
 		x.cancel = cancel
-		x.shown.Bytes, x.shown.Total, x.shown.Files, x.shown.Since = 0, 0, 0, time.Now()
-		x.shown.Attempt++
+		x.shown = api.Transfer{Output: x == &f.Output, Since: time.Now(), Attempt: x.shown.Attempt + 1, Failure: x.shown.Failure}
+		x.phase = notice.NotYet
 		x.mu.Unlock()
 		if unwanted() {
 			cancel(errUnwanted) // who wished it was too early to find the attempt
 		}
-		err := carry(ctx, f.of, func(p base.Progress) {
-			x.mu.Lock()
-			defer x.mu.Unlock()
-			x.shown.Bytes, x.shown.Total, x.shown.Files = p.Bytes, p.Total, p.Files
-		})
+		err := carry(ctx, f.of, func(p base.Progress) { x.progress(f, p) })
 		if err != nil && context.Cause(ctx) != nil {
 			err = &exit.Cancelled{Err: context.Cause(ctx)}
 		}
-		x.mu.Lock()
-		x.cancel, x.shown.Since = nil, time.Time{}
-		if err != nil {
-			x.shown.Failure = err.Error()
-		}
-		x.mu.Unlock()
+		x.ended(f, err)
 		done(err)
 	})
+}
+
+// progress takes note of how far the attempt has come.
+func (x *Transit) progress(f *End, p base.Progress) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.shown.Bytes, x.shown.Total, x.shown.Files, x.shown.Queued = p.Bytes, p.Total, p.Files, p.Queued
+	switch {
+	case p.Queued && x.phase == notice.NotYet:
+		x.queued = time.Now()
+		x.enter(f, notice.Queued, 0)
+	case !p.Queued && x.phase == notice.NotYet:
+		x.enter(f, notice.Began, 0)
+	case !p.Queued && x.phase == notice.Queued:
+		x.shown.Since = time.Now()
+		x.enter(f, notice.Began, time.Since(x.queued))
+	}
+}
+
+// enter tells of a phase of the attempt. X.mu is held.
+func (x *Transit) enter(f *End, phase notice.Phase, waited time.Duration) {
+	x.phase = phase
+	f.notices.Happened(notice.Event{Kind: notice.Travels, Travel: notice.Travel{Output: x.shown.Output, Phase: phase, Waited: waited}})
+}
+
+// ended takes note of the end of the attempt.
+func (x *Transit) ended(f *End, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	took := time.Since(x.shown.Since)
+	x.cancel, x.shown.Since, x.shown.Queued = nil, time.Time{}, false
+	_, cancelled := errors.AsType[*exit.Cancelled](err)
+	switch {
+	case err == nil && x.phase == notice.NotYet: // there was nothing to be transferred
+	case err == nil:
+		x.enter(f, notice.Arrived, 0)
+		f.host.Counts.Transfer(x.shown.Output, metrics.Arrived, x.shown.Bytes, x.shown.Files, took)
+	case cancelled:
+		f.host.Counts.Transfer(x.shown.Output, metrics.Interrupted, 0, 0, 0)
+	}
+	if err != nil {
+		x.shown.Failure = err.Error()
+	}
 }
 
 // Cancel ends the attempt that is under way, since the run is not wanted any more, and
@@ -107,10 +148,15 @@ func (x *Transit) step() exit.Result {
 
 // Fetch transfers the files of the job to where it runs, and returns why that was given
 // up; nil: it was not.
-func (f *End) Fetch(x *Transit) (exit.Result, *exit.GivenUp) {
+func (f *End) Fetch() (exit.Result, *exit.GivenUp) {
+	x := &f.Input
 	if x.transfer == nil {
 		unwanted := func() bool { return f.host.Store.Want(f.of) != nil }
 		x.begin(f, &exit.Transfer{Code: exit.HoldInput, Most: exit.MaxTransfers}, "input", unwanted, f.host.Input.Fetch)
 	}
-	return x.step(), x.transfer.GivenUp()
+	result, g := x.step(), x.transfer.GivenUp()
+	if g != nil {
+		f.host.Counts.Transfer(false, metrics.GivenUp, 0, 0, 0)
+	}
+	return result, g
 }

@@ -39,11 +39,10 @@ func failed(h *hook.Hook, err error) *hook.Result {
 	return &hook.Result{Keyword: h.Keyword, Hook: h.Name, Started: time.Now(), Err: err}
 }
 
-// RunExit runs the hook for the end of a job, with a word for it and the ad that stdin
-// makes.
-func (x *Hooks) RunExit(word string, stdin func() ([]byte, error), attempts int) (exit.Result, error) {
-	h := x.Exit
-	res, err := x.await(h, true, []string{word}, stdin)
+// RunEnd runs a hook that reports the end of a job, or of its output, for a step, with the
+// ad that stdin makes.
+func (x *Hooks) RunEnd(h *hook.Hook, step string, args []string, stdin func() ([]byte, error), attempts int) (exit.Result, error) {
+	res, err := x.await(h, true, args, stdin)
 	if exit.Again(err, attempts) {
 		return exit.Failed, err
 	}
@@ -64,15 +63,16 @@ func (x *Hooks) RunExit(word string, stdin func() ([]byte, error), attempts int)
 		x.exitTries++
 		x.host.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s result=%q (tried again)", x.of, h.Keyword, h.Name, res.Err))
 		x.called()
-		return x.RunExit(word, stdin, attempts)
+		return x.RunEnd(h, step, args, stdin, attempts)
 	}
 	if !res.OK() {
 		x.host.Log.Warn(fmt.Sprintf("job %v: hook: keyword=%s hook=%s took=%.3fs result=%q", x.of, h.Keyword, h.Name, res.Took.Seconds(), res.String()))
 	}
-	if err := x.Note(HookRun{Step: exit.StepHook, Result: res}); err != nil {
+	if err := x.Note(HookRun{Step: step, Result: res}); err != nil {
 		return exit.Failed, err
 	}
 	x.called()
+	x.exitTries = 0
 	return exit.Nothing, nil // it is noted
 }
 

@@ -50,10 +50,10 @@ type Plan struct {
 	Keyword string
 	SlotAd  bool // the prepare hooks get the ad of the slot as well
 
-	Before, Prepare, Update, Exit *hook.Hook // nil: none
-	Pre, Post                     *hook.Hook // scripts of the job
-	StageIn                       bool       // its files are to be transferred
-	OnSlot                        bool       // the job did not come by qsub, and reads its ad and the slot's
+	Before, Prepare, Update, Exit, Output *hook.Hook // nil: none
+	Pre, Post                             *hook.Hook // scripts of the job
+	StageIn                               bool       // its files are to be transferred
+	OnSlot                                bool       // the job did not come by qsub, and reads its ad and the slot's
 
 	Owner *user.User // guarded by Hooks.mu; nil: to be asked for
 	Slot  slot.ID    // that it was started on; none: see FindSlot
@@ -61,7 +61,7 @@ type Plan struct {
 
 // Any reports whether there is anything at all.
 func (p *Plan) Any() bool {
-	return p.Before != nil || p.Prepare != nil || p.Update != nil || p.Exit != nil || p.Pre != nil || p.Post != nil || p.StageIn || p.OnSlot
+	return p.Before != nil || p.Prepare != nil || p.Update != nil || p.Exit != nil || p.Output != nil || p.Pre != nil || p.Post != nil || p.StageIn || p.OnSlot
 }
 
 // Hooks are those of one run.
@@ -76,7 +76,7 @@ type Hooks struct {
 	event   func(func()) // has something happen to the run, and leads it on
 
 	call      *call    // guarded by mu; the one that is waited for; nil: none
-	exitTries int      // how often the hook for its end could not be started
+	exitTries int      // how often the present hook for its end could not be started
 	changed   []string // attributes of the job's ad that hooks have changed
 	updates   updates
 
@@ -106,6 +106,14 @@ type HookRun struct {
 	Changed []string     `json:"changed,omitempty"` // attributes of the job's ad
 	Count   int          `json:"count,omitempty"`   // of UPDATE_JOB_INFO: how often it ran; Result is the last of them
 	Skipped int          `json:"skipped,omitempty"` // and how often it did not, since it still ran
+	Output  *Output      `json:"output,omitempty"`  // how the transfer of its output stands; the last line counts
+}
+
+// Output is what is known of the transfer of a run's output.
+type Output struct {
+	Failing time.Time `json:"failing,omitzero"` // since when it has failed; zero: it has not
+	Bytes   int64     `json:"bytes,omitempty"`  // that have arrived, when it has
+	Files   int       `json:"files,omitempty"`
 }
 
 // Find finds what a run has beside its job, by what its request says, and StageIn if it has
@@ -146,8 +154,11 @@ func (x *Hooks) Find(request *api.SubmitRequest, owner *user.User, stageIn bool)
 		p.Keyword, p.SlotAd = keyword, table.SlotAd(keyword)
 		p.Before, p.Prepare = table.Hook(keyword, hook.PrepareJobBeforeTransfer), table.Hook(keyword, hook.PrepareJob)
 		p.Update, p.Exit = table.Hook(keyword, hook.UpdateJobInfo), table.Hook(keyword, hook.JobExit)
+		if x.of.Start.Sandbox != nil {
+			p.Output = table.Hook(keyword, hook.OutputDone)
+		}
 	}
-	for _, h := range []*hook.Hook{p.Before, p.Prepare, p.Update, p.Exit} {
+	for _, h := range []*hook.Hook{p.Before, p.Prepare, p.Update, p.Exit, p.Output} {
 		if h == nil {
 			continue
 		}
@@ -257,12 +268,12 @@ func (x *Hooks) called() {
 }
 
 // Cancel ends the hook that is waited for, since the run is not wanted any more. It spares
-// the exit hook, which reports the end of the job, and the script after the job unless that
-// is unwelcome.
+// the hooks which report the end of the job and of its output, and the script after the
+// job unless that is unwelcome.
 func (x *Hooks) Cancel() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.call == nil || x.call.hook == x.Exit || x.call.hook == x.Post && !x.Unwelcome() {
+	if x.call == nil || x.call.hook == x.Exit || x.call.hook == x.Output || x.call.hook == x.Post && !x.Unwelcome() {
 		return
 	}
 	x.call.cancel()

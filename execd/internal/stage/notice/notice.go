@@ -117,6 +117,7 @@ const (
 	Warned    EventKind = "warned"    // a hook has something to say
 	Held      EventKind = "held"      // it could not be prepared, and waits for somebody to look
 	Postponed EventKind = "postponed" // it could not be prepared, and is tried again, or is nobody's to hold
+	Travels   EventKind = "travels"   // its files do, into its sandbox or out of it
 	Over      EventKind = "over"      // it has ended
 )
 
@@ -132,4 +133,23 @@ type Event struct {
 	Scratch       string      // its scratch directory; empty: it is gone
 	Exit          exit.Code   // of Over: how it ended
 	Status        exit.Status // of Over: of the job's process; the zero Status when it never ran
+	Travel        Travel      // of Travels
 }
+
+// Travel is how files travel.
+type Travel struct {
+	Output bool // out of the sandbox
+	Phase  Phase
+	Waited time.Duration // of Began: for its turn
+}
+
+// Phase is how far they are.
+type Phase int
+
+// The phases.
+const (
+	NotYet Phase = iota
+	Queued       // they wait for their turn
+	Began        // they are on their way
+	Arrived
+)
