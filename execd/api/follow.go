@@ -130,6 +130,8 @@ type TopReply struct {
 	Pending    int      `json:"pending"`
 	Held       int      `json:"held"`
 	InError    int      `json:"in_error"`
+	Sending    int      `json:"sending"` // have ended, and their output is on its way
+	Stuck      int      `json:"stuck"`   // the same, and it cannot be delivered until somebody has looked
 	Failed     int      `json:"failed"` // tasks that ran and did not succeed, of the jobs that finished_jobs has remembered
 	Drain      *Drain   `json:"drain,omitempty"`
 	Jobs       []TopJob `json:"jobs"`           // as in JobsReply
@@ -139,5 +141,6 @@ type TopReply struct {
 // TopJob is a running task with what it uses, or the pending tasks of a job.
 type TopJob struct {
 	JobStatus
-	Usage *Usage `json:"usage,omitempty"`
+	Usage    *Usage    `json:"usage,omitempty"`
+	Transfer *Transfer `json:"transfer,omitempty"` // of its output, when it has ended
 }

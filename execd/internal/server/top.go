@@ -110,7 +110,7 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 	reply := api.TopReply{
 		Host: s.Host, Slots: s.Config().Slots(), Drain: s.drained(),
 		Running: tally.Running, Suspended: tally.Suspended, Pending: tally.Pending, Held: tally.Held, InError: tally.Errored,
-		Failed: tally.Failed,
+		Sending: tally.Sending, Stuck: tally.Stuck, Failed: tally.Failed,
 	}
 	for _, q := range s.Queue.Status() {
 		reply.Used += q.Used
@@ -123,8 +123,8 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 	list := s.Store.List(&api.JobsRequest{Users: users}, c, s.Host, api.MaxTop)
 	rank := s.Queue.Ranks()
 	runs := map[[2]int]int{}
-	for _, t := range s.Store.Shown() {
-		runs[[2]int{t.Run.Job, t.Run.Task}] = t.Run.Run
+	for _, t := range s.Store.Unfinished() {
+		runs[[2]int{t.Job.Number, t.Number}] = t.Run
 	}
 	used := map[spool.RunID]api.Usage{}
 	if s.Usage != nil {
@@ -147,6 +147,9 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 			run.Run = runs[[2]int{run.Job, run.Task}]
 			if u, ok := used[run]; ok {
 				line.Usage = &u
+			}
+			if strings.HasSuffix(j.State, api.StateSending) {
+				line.Transfer = s.Stages.Transfer(run)
 			}
 		}
 		reply.Jobs = append(reply.Jobs, line)

@@ -337,25 +337,42 @@ func errorReason(t *api.TaskDetail) string {
 // transferText describes how files travel: how far they are, how fast, and for how long
 // still, at that speed.
 func transferText(x *api.Transfer, now time.Time) string {
-	text := megabytes(float64(x.Bytes))
+	text := sizeText(float64(x.Bytes))
 	if x.Total > 0 {
-		text += " of " + megabytes(float64(x.Total))
+		text += " of " + sizeText(float64(x.Total))
 	}
-	if took := now.Sub(x.Since).Seconds(); !x.Since.IsZero() && took >= 1 && x.Bytes > 0 {
-		rate := float64(x.Bytes) / took
-		text += ", " + megabytes(rate) + "/s"
-		if left := float64(x.Total - x.Bytes); left > 0 {
-			text += fmt.Sprintf(", %.0f s left", left/rate)
-		}
+	rate, left := speed(x, now)
+	if rate > 0 {
+		text += ", " + sizeText(rate) + "/s"
+	}
+	if left > 0 {
+		text += fmt.Sprintf(", %.0f s left", left.Seconds())
 	}
 	text += fmt.Sprintf(", attempt %d", x.Attempt)
-	if x.Since.IsZero() {
+	switch {
+	case x.Queued:
+		text += ", waits for its turn"
+	case x.Since.IsZero():
 		text += ", waits"
 	}
 	if x.Failure != "" {
 		text += ", last: " + x.Failure
 	}
 	return text
+}
+
+// speed returns the bytes that a transfer has carried a second, and for how long it goes on
+// at that speed; 0: not known.
+func speed(x *api.Transfer, now time.Time) (rate float64, left time.Duration) {
+	took := now.Sub(x.Since).Seconds()
+	if x.Since.IsZero() || x.Queued || took < 1 || x.Bytes <= 0 {
+		return 0, 0
+	}
+	rate = float64(x.Bytes) / took
+	if x.Total > x.Bytes {
+		left = time.Duration(float64(x.Total-x.Bytes) / rate * float64(time.Second))
+	}
+	return rate, left
 }
 
 // hookRun describes a run of a hook: its name, its start, its duration and its end.

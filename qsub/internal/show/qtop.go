@@ -174,6 +174,9 @@ func (t *top) summary() []string {
 	if r.Drain != nil {
 		slots += "; the host is being drained"
 	}
+	if r.Sending+r.Stuck > 0 {
+		slots += fmt.Sprintf("; output: %d on its way, %d stuck", r.Sending, r.Stuck)
+	}
 	if len(t.view.users) > 0 {
 		slots += "; jobs of " + api.Visible(strings.Join(t.view.users, ","))
 	}
@@ -222,12 +225,12 @@ func (t *top) layout(columns int) topLayout {
 // name it has at most 80 columns.
 func (l topLayout) line(job, owner, name string, others ...any) string {
 	return strings.TrimRight(fmt.Sprintf("%*s %s %s ", l.job, cut(job, l.job), output.Column(cut(owner, l.owner), l.owner), output.Column(name, l.name))+
-		fmt.Sprintf("%-5s %5s %6s %6s %6s %6s %s", others...), " ")
+		fmt.Sprintf("%-5s %5s %20s %6s %s", others...), " ")
 }
 
 // header returns the titles of the table.
 func (l topLayout) header() string {
-	return l.line("JOB", "USER", "NAME", "STATE", "SLOTS", "%CPU", "MEM", "MAX", "TIME", "QUEUE")
+	return l.line("JOB", "USER", "NAME", "STATE", "SLOTS", usageColumns("%CPU", "MEM", "MAX"), "TIME", "QUEUE")
 }
 
 // state returns the column where the state begins in a line.
@@ -261,7 +264,26 @@ func (t *top) row(l topLayout, j *api.TopJob) string {
 		mem, most = sizeText(u.RSS), sizeText(u.MaxRSS)
 	}
 	queue, _, _ := strings.Cut(j.Queue, "@")
-	return l.line(topID(j), j.Owner, j.Name, output.Column(j.State, 5), strconv.Itoa(j.Slots), cpu, mem, most, output.Elapsed(t.at.Sub(j.Time)), api.Visible(queue))
+	used := usageColumns(cpu, mem, most)
+	if x := j.Transfer; x != nil {
+		used = sent(x, t.at)
+	}
+	return l.line(topID(j), j.Owner, j.Name, output.Column(j.State, 5), strconv.Itoa(j.Slots), used, output.Elapsed(t.at.Sub(j.Time)), api.Visible(queue))
+}
+
+// usageColumns joins the columns of what a task uses.
+func usageColumns(cpu, mem, most string) string { return fmt.Sprintf("%6s %6s %6s", cpu, mem, most) }
+
+// sent returns how much of the output of a task has been transferred, how fast, and for how
+// long it still is, in place of what it uses; empty: nothing is known.
+func sent(x *api.Transfer, now time.Time) string {
+	switch rate, left := speed(x, now); {
+	case x.Queued:
+		return "queued"
+	case left > 0:
+		return fmt.Sprintf("%d%% %s/s %s", int(100*float64(x.Bytes)/float64(x.Total)), sizeText(rate), output.Elapsed(left))
+	}
+	return ""
 }
 
 // topID returns the number of a job with its task or tasks.

@@ -41,6 +41,33 @@ func TestTopRows(t *testing.T) {
 	if diff := cmp.Diff(want, s.rows(l)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	// Of output that travels the table shows how far it is, how fast and for how long.
+	sending := topJob(5, "", "all.q@h", 0, 0)
+	sending.State, sending.Usage = "to", nil
+	sending.Transfer = &api.Transfer{Output: true, Bytes: 400 << 20, Total: 1000 << 20, Files: 3, Since: time.Unix(1090, 0), Attempt: 1}
+	queued, stuck := sending, sending
+	queued.Transfer = &api.Transfer{Output: true, Since: time.Unix(1090, 0), Queued: true, Attempt: 2}
+	stuck.State, stuck.Transfer = "Eto", &api.Transfer{Output: true, Attempt: 1, Failure: "no"}
+	for row, j := range map[string]*api.TopJob{
+		"        5 somebod+ a-very-lon to        1      40% 40.0M/s 15s  1m45s all.q": &sending,
+		"        5 somebod+ a-very-lon to        1               queued  1m45s all.q":   &queued,
+		"        5 somebod+ a-very-lon Eto       1                       1m45s all.q":   &stuck,
+	} {
+		if got := s.row(l, j); got != row {
+			t.Errorf("%q; want %q", got, row)
+		}
+	}
+	for text, x := range map[string]*api.Transfer{
+		"400.0M of 1.0G, 40.0M/s, 15 s left, attempt 1": sending.Transfer, "0, attempt 2, waits for its turn": queued.Transfer, "0, attempt 1, waits, last: no": stuck.Transfer,
+	} {
+		if got := transferText(x, time.Unix(1100, 0)); got != text {
+			t.Errorf("qstat -j: %q; want %q", got, text)
+		}
+	}
+	s.reply.Sending, s.reply.Stuck = 2, 1
+	if got := s.summary()[2]; got != "slots: 0 of 0 used; output: 2 on its way, 1 stuck" {
+		t.Errorf("%q", got)
+	}
 	for key, order := range map[topKey]string{byCPU: "2 1 3 4", byMem: "1 2 3 4", byTime: "3 2 1 4", byJob: "1 2 3 4"} {
 		for _, reverse := range []bool{false, true} {
 			s.view.by, s.view.reverse = key, reverse

@@ -144,7 +144,12 @@ func (l *listing) job(j *jobRow) {
 		l.Text("JB_project", m.Project)
 		l.Text("JB_department", m.Department)
 	}
-	l.Text("state", j.State)
+	if letters, ok := strings.CutSuffix(j.State, api.StateSending); ok { // which no other program knows
+		l.Text("state", letters+"r")
+		l.Text("transfer_state", j.State)
+	} else {
+		l.Text("state", j.State)
+	}
 	if !l.extended || l.urgency || l.priority || l.peTasks {
 		if state == "running" {
 			l.Stamp("JAT_start_time", j.Time)
