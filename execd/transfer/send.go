@@ -553,17 +553,18 @@ func move(from int, name string, to int, as string) error {
 	if !errors.Is(err, unix.EACCES) {
 		return err
 	}
-	fd, oerr := openBeneath(from, name, unix.O_RDONLY|unix.O_DIRECTORY, 0, true)
+	fd, oerr := openBeneath(from, name, unix.O_PATH|unix.O_DIRECTORY, 0, true)
 	if oerr != nil {
 		return err
 	}
 	defer unix.Close(fd)
+	path := "/proc/self/fd/" + itoa(fd) // the name may be a link by now
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || unix.Fchmod(fd, st.Mode&0o777|0o200) != nil {
+	if unix.Fstat(fd, &st) != nil || unix.Chmod(path, st.Mode&0o777|0o200) != nil {
 		return err
 	}
 	err = unix.Renameat(from, name, to, as)
-	_ = unix.Fchmod(fd, st.Mode&0o777)
+	_ = unix.Chmod(path, st.Mode&0o777)
 	return err
 }
 

@@ -397,15 +397,21 @@ func (u *unpacking) down(rec *pack.Record) error {
 	return fail("make", u.to.of(rec.Name), err)
 }
 
+// up finishes a directory from above, since its mode may be one that lets nobody through.
 func (u *unpacking) up(st *unix.Stat_t) error {
-	err := finish(u.to.fd, st)
+	path := u.to.of("")
+	fd, err := unix.FcntlInt(uintptr(u.to.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fail("finish", path, err)
+	}
+	defer unix.Close(fd)
+	if err = u.to.up(); err == nil {
+		err = finish(fd, st)
+	}
 	if err == nil && u.syncs {
-		err = unix.Fsync(u.to.fd)
+		err = unix.Fsync(fd)
 	}
-	if err == nil {
-		err = u.to.up()
-	}
-	return fail("finish", u.to.of(""), err)
+	return fail("finish", path, err)
 }
 
 // open begins a file, or goes on in one.
@@ -548,7 +554,7 @@ func (u *unpacking) broken(err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return &failure{"the stream has ended too early", unix.EPIPE, false}
 	case errors.Is(err, pack.ErrLimit):
-		return never(unix.EFBIG, "%v: %d bytes, %d items", err, u.maxBytes, u.maxItems)
+		return never(unix.EFBIG, "there is more than -bytes or -items allow")
 	case errors.Is(err, pack.ErrFormat):
 		return &failure{err.Error(), unix.EBADMSG, false}
 	}

@@ -86,7 +86,7 @@ func TestUnpackLimits(t *testing.T) {
 	bomb := func(w *pack.Writer) error {
 		var err error
 		for i := range 2000 {
-			err = errors.Join(err, put(w, itoa(i), pack.Meta{}))
+			err = errors.Join(err, put(w, itoa(i), pack.Meta{Mode: 0o600}))
 		}
 		return err
 	}
@@ -133,7 +133,7 @@ func TestUnpackLeavesOut(t *testing.T) {
 			return errors.Join(
 				w.Link("out", "/etc", pack.Meta{}), w.Link("in", "d/x", pack.Meta{}),
 				put(w, ".profile", pack.Meta{}), w.Link(".in", "x", pack.Meta{}), w.Dir(".ssh"), w.Dir("deep"), put(w, "keys", pack.Meta{Ino: 1}), w.Same("k", pack.Meta{Ino: 1, Size: 1}),
-				w.Link("l", "keys", pack.Meta{}), w.Up(pack.Meta{}), w.Up(pack.Meta{}),
+				w.Link("l", "keys", pack.Meta{}), w.Up(pack.Meta{Mode: 0o700}), w.Up(pack.Meta{Mode: 0o700}),
 				w.Dir(".paddock-x.part"), put(w, "commit", pack.Meta{}), w.Up(pack.Meta{}),
 				w.Dir("d"), put(w, ".dot", pack.Meta{}), w.Link("up", "../in", pack.Meta{}), w.Up(pack.Meta{Mode: 0o755}), put(w, "f", pack.Meta{}),
 			)
@@ -170,6 +170,26 @@ func TestUnpackLeavesOut(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(to, "d/.dot")); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A directory may have a mode that lets nobody in.
+func TestUnpackClosedDirectory(t *testing.T) {
+	to := t.TempDir()
+	t.Cleanup(func() { must(t, os.Chmod(filepath.Join(to, "a"), 0o700)) })
+	_, _, err := unpacked(t, made(t, func(w *pack.Writer) error {
+		return errors.Join(
+			w.Dir("a"), w.Dir("b"), put(w, "f", pack.Meta{Mode: 0o400}), w.Up(pack.Meta{}), w.Up(pack.Meta{}), put(w, "g", pack.Meta{}),
+		)
+	}), to, unpacker{})
+	must(t, err)
+	if st, err := os.Lstat(filepath.Join(to, "a")); err != nil || st.Mode() != os.ModeDir {
+		t.Errorf("%v, %v", st, err)
+	}
+	must(t, os.Chmod(filepath.Join(to, "a"), 0o700))
+	must(t, os.Chmod(filepath.Join(to, "a/b"), 0o700))
+	if st, err := os.Lstat(filepath.Join(to, "a/b/f")); err != nil || st.Mode() != 0o400 {
+		t.Errorf("%v, %v", st, err)
 	}
 }
 

@@ -89,7 +89,7 @@ func early(err error) error {
 	return err
 }
 
-// record reads a record. No more is kept for it than comes.
+// record reads a record. What it says of its length is bounded by its type.
 func (r *Reader) record() (Type, []byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r.r, head[:]); err != nil {
