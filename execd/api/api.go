@@ -32,6 +32,7 @@ const (
 	VerbStatus = "status" // StatusRequest -> StatusReply
 	VerbModify = "modify" // ModifyRequest -> ModifyReply
 	VerbHost   = "host"   // HostRequest -> HostReply
+	VerbBoxes  = "boxes"  // SandboxesRequest -> SandboxesReply
 	VerbShow   = "show"   // ShowRequest -> ShowReply
 	VerbReload = "reload" // ReloadRequest -> ReloadReply
 	VerbAttach = "attach" // AttachRequest -> AttachReply

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Staged is a file or a directory that is brought into the sandbox of a job, or
@@ -264,3 +265,44 @@ func checkPlace(option, place string) error {
 func hasControl(text string) bool {
 	return strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f })
 }
+
+// SandboxesRequest asks for the sandboxes of the host.
+type SandboxesRequest struct{}
+
+// SandboxesReply has them by job, and behind them those that no job has any more.
+type SandboxesReply struct {
+	Host      string          `json:"host"`
+	Sandboxes []SandboxStatus `json:"sandboxes"`
+}
+
+// SandboxStatus is how a sandbox stands, or a directory beside them that is none.
+type SandboxStatus struct {
+	Dir     string       `json:"dir"`
+	ID      string       `json:"id,omitempty"`
+	Job     string       `json:"job,omitempty"` // 12.1; empty: none has it any more
+	User    string       `json:"user,omitempty"`
+	Slot    SlotID       `json:"slot,omitempty"` // on which the job runs
+	State   SandboxState `json:"state"`
+	Created time.Time    `json:"created,omitzero"`
+	Size    int64        `json:"size,omitempty"`  // bytes; 0: not known
+	Limit   uint64       `json:"limit,omitempty"` // bytes; 0: none
+	// Transfer is how its files travel; nil: none do.
+	Transfer *Transfer `json:"transfer,omitempty"`
+	Tries    int       `json:"tries,omitempty"` // of a transfer or of the removal
+	Error    string    `json:"error,omitempty"` // of the last
+}
+
+// SandboxState says what becomes of a sandbox next.
+type SandboxState string
+
+// The states of a sandbox, in the order of an ordinary life, and those of what is left.
+const (
+	SandboxStaging   SandboxState = "staging"   // files are brought into it
+	SandboxExecuting SandboxState = "executing" // its job runs
+	SandboxSending   SandboxState = "sending"   // output is brought out of it
+	SandboxStuck     SandboxState = "stuck"     // output waits until somebody has looked
+	SandboxSent      SandboxState = "sent"      // it is about to be removed
+	SandboxKept      SandboxState = "kept"      // it waits for the next run of its job
+	SandboxLeft      SandboxState = "left"      // it could not be removed, which is tried again
+	SandboxAlone     SandboxState = "alone"     // it may not be execd's, and is left alone
+)

@@ -427,7 +427,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Usage: d.usage, Load: d.load.Values, Metrics: d.metrics, Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
 		Started: d.began, Problems: d.problems,
 		OwnerOnly: only, Streams: streams, Configure: d.change, Saved: live.Saved, Template: live.Template,
-		Hooks: d.hooks.Load, Fetch: d.fetch.Wake, Transfers: d.sandboxes.Accept,
+		Hooks: d.hooks.Load, Fetch: d.fetch.Wake, Boxes: d.sandboxes, Transfers: d.sandboxes.Accept,
 	}
 	return d, nil
 }

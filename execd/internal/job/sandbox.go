@@ -1,7 +1,9 @@
 package job
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"paddock/execd/internal/sandbox/order"
@@ -86,18 +88,30 @@ func (s *Store) unboxed(j *Job) {
 	j.unboxed = nil
 }
 
-// Sandboxes returns those that runs have, or that are kept for the next.
-func (s *jobSet) Sandboxes() (all []*Sandbox) {
+// Boxed is a sandbox with who has it.
+type Boxed struct {
+	*Sandbox
+	Job   *Job
+	Task  int
+	Run   *Task  // that has it; nil: it is kept for the next
+	State State  // of the run
+	Stuck *Stuck // of its output; nil: it is not stuck
+}
+
+// Boxes returns the sandboxes that runs have, or that are kept for the next, by job and task.
+func (s *jobSet) Boxes() (all []Boxed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, j := range s.jobs {
-		for _, t := range j.active {
+	for _, j := range s.sorted(func(j *Job) bool { return len(j.active)+len(j.sandboxes) > 0 }) {
+		for _, t := range j.tasksInOrder() {
 			if b := t.Start.Sandbox; b != nil && t.State != Errored {
-				all = append(all, b)
+				all = append(all, Boxed{Sandbox: b, Job: j, Task: t.Number, Run: t, State: t.State, Stuck: t.Stuck})
 			}
 		}
-		for _, b := range j.sandboxes {
-			all = append(all, b)
+		for _, number := range slices.Sorted(maps.Keys(j.sandboxes)) {
+			if t := j.active[number]; t == nil || t.State == Errored || t.Start.Sandbox == nil {
+				all = append(all, Boxed{Sandbox: j.sandboxes[number], Job: j, Task: number})
+			}
 		}
 	}
 	return all

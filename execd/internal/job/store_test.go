@@ -152,7 +152,7 @@ func TestRecordAgreesWithMemory(t *testing.T) {
 	if len(unboxed) == 0 {
 		t.Error("no sandbox was kept for a run that will not be")
 	}
-	for _, b := range s.Sandboxes() {
+	for _, b := range s.Boxes() {
 		if unboxed[b.Dir] {
 			t.Errorf("sandbox %s is removed, and kept for another run", b.Dir)
 		}

@@ -4,13 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/sandbox/order"
 	"paddock/internal/backoff"
@@ -25,7 +28,8 @@ var cleans = backoff.Doubling{First: time.Second, Most: 24 * time.Hour}
 // left is a directory in the place of sandboxes that no run has any more.
 type left struct {
 	why   string // what was in the way
-	tries int    // how often it could not be removed; 0: it is left alone
+	tries int    // how often it could not be removed
+	alone bool   // nobody tries
 }
 
 // Remove removes the sandbox of a run that needs it no more. There may be none. What
@@ -34,6 +38,21 @@ func (m *Manager) Remove(t *job.Task) {
 	if s := t.Start.Sandbox; s != nil {
 		m.try(s.Dir, m.Aside)
 	}
+}
+
+// Left returns the directories in the place of sandboxes that no run has any more.
+func (m *Manager) Left() (all []api.SandboxStatus) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, path := range slices.Sorted(maps.Keys(m.left)) {
+		l := m.left[path]
+		s := api.SandboxStatus{Dir: path, State: api.SandboxLeft, Tries: l.tries, Error: l.why}
+		if l.alone {
+			s.State = api.SandboxAlone
+		}
+		all = append(all, s)
+	}
+	return all
 }
 
 // Unbox removes a sandbox that was kept for a run that will not be.
@@ -152,9 +171,9 @@ func (m *Manager) clear(dir *os.File, name string, aside func(do func())) error 
 func (m *Manager) Recover() {
 	used := map[string]bool{}
 	m.mu.Lock()
-	for _, s := range m.Store.Sandboxes() {
+	for _, s := range m.Store.Boxes() {
 		used[s.Dir] = true
-		m.hold(s)
+		m.hold(s.Sandbox)
 	}
 	m.mu.Unlock()
 	for _, t := range m.Store.Unfinished() {
@@ -181,7 +200,7 @@ func (m *Manager) Recover() {
 		}
 		l := m.leave(path)
 		if err := m.isLitter(place, e.Name()); err != nil {
-			l.why = err.Error()
+			l.why, l.alone = err.Error(), true
 			m.Log.Warn(fmt.Sprintf("execd: %s has no run, and is left alone: %v", path, err))
 			continue
 		}

@@ -111,6 +111,18 @@ func (o *outbox) remove(dir string) bool {
 	return len(o.runs) < n
 }
 
+// size returns how many bytes of a run that is over leave its sandbox; 0: it is not known.
+func (o *outbox) size(dir string) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range o.runs {
+		if l.task.Start.Sandbox.Dir == dir {
+			return l.KiB << 10
+		}
+	}
+	return 0
+}
+
 // Leaving returns the runs that are over and whose output is still in their sandboxes, in the
 // order in which they ended. It takes the lock of the Store for a moment, and blocks on
 // nothing else.

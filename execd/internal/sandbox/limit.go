@@ -80,12 +80,26 @@ func (m *Manager) free(path string) {
 
 // InProjects returns the numbers that sandboxes have.
 func (m *Manager) InProjects() (ids []uint32) {
-	for _, s := range m.Store.Sandboxes() {
+	for _, s := range m.Store.Boxes() {
 		if s.Project > 0 {
 			ids = append(ids, s.Project)
 		}
 	}
 	return ids
+}
+
+// Size returns how many bytes a sandbox has; 0: it is not known.
+func (m *Manager) Size(s *job.Sandbox) int64 {
+	if s.Project == 0 {
+		return m.out.size(s.Dir)
+	}
+	place, err := m.open(filepath.Dir(s.Dir))
+	if err != nil {
+		return 0
+	}
+	defer place.Close()
+	used, _ := quota.Used(place, s.Project)
+	return int64(used)
 }
 
 // Full says how full the sandbox of a run is, if it is so full that the job may have met
@@ -95,14 +109,9 @@ func (m *Manager) Full(t *job.Task) string {
 	if s.Project == 0 {
 		return ""
 	}
-	place, err := m.open(filepath.Dir(s.Dir))
-	if err != nil {
-		return ""
-	}
-	defer place.Close()
-	used, err := quota.Used(place, s.Project)
+	used := uint64(m.Size(s))
 	// A large write is refused before the last block is in use.
-	if err != nil || used < s.Limit-s.Limit/64 {
+	if used < s.Limit-s.Limit/64 {
 		return ""
 	}
 	unit, name := float64(1<<20), "MB"

@@ -479,14 +479,14 @@ func TestRecover(t *testing.T) {
 		}
 	}
 	for path, why := range stays {
-		if l := r.left[path]; r.isGone(path) || l == nil || l.tries != 0 || !strings.Contains(l.why, why) {
+		if l := r.left[path]; r.isGone(path) || l == nil || !l.alone || l.tries != 0 || !strings.Contains(l.why, why) {
 			t.Errorf("%s is left as %+v; want %s", path, l, why)
 		}
 	}
 	if r.isGone(filepath.Join(files(used), "output")) || r.isGone(filepath.Join(place, fileOurs)) || r.isGone(victim) {
 		t.Error("what is in use is removed")
 	}
-	if len(r.left) != len(stays) {
-		t.Errorf("%d are left: %s", len(r.left), r.log.String())
+	if left := r.Left(); len(left) != len(stays) || left[0].State != api.SandboxAlone || left[0].Error == "" {
+		t.Errorf("left are %+v: %s", left, r.log.String())
 	}
 }

@@ -54,6 +54,11 @@ type Server struct {
 	Saved     func() (*conf.Config, error)            // the configuration as it is in the files
 	Template  func(kind, name string) (string, error) // what an object begins with
 	Drain     *drain.Drain
+	// Boxes knows the sizes of sandboxes, and those that no run has any more.
+	Boxes interface {
+		Size(s *job.Sandbox) int64
+		Left() []api.SandboxStatus
+	}
 	// Fetch has slots ask for work; none named: all that fetch. It returns how many do,
 	// and which of the named slots do not fetch.
 	Fetch   func(slots []slot.ID) (told int, missing []slot.ID)
@@ -122,6 +127,7 @@ var verbs = map[string]struct {
 	api.VerbStatus:  {anyone, 1 << 16, answers, handler((*Server).status)},
 	api.VerbModify:  {members, 1 << 20, answers, handler((*Server).modify)},
 	api.VerbHost:    {anyone, 1 << 16, answers, handler((*Server).host)},
+	api.VerbBoxes:   {anyone, 1 << 16, answers, handler((*Server).sandboxes)},
 	api.VerbShow:    {anyone, 1 << 16, answers, handler((*Server).show)},
 	api.VerbAttach:  {members, 1 << 16, answers, handler((*Server).attach)},
 	api.VerbTask:    {members, 16 << 20, submits, (*Server).startTask},

@@ -177,6 +177,7 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 	var hosts, users, attributes []string
 	var queues, jobs, values, asJSON, asXML, short bool
 	var slots slotsAsked
+	var boxes bool
 	for i := range settings {
 		o := &settings[i]
 		switch {
@@ -199,6 +200,8 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 			short = true
 		case o.Name == "-q":
 			queues = true
+		case o.Name == "-sandboxes":
+			boxes = true
 		case o.Name == "-slotad":
 			if err := slots.add(true, o.Value()); err != nil {
 				return err
@@ -216,6 +219,9 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 	}
 	if asJSON && asXML {
 		return errTwoForms
+	}
+	if boxes {
+		return showSandboxes(ctx, inv, asJSON, asXML)
 	}
 	if slots.set {
 		return showSlots(ctx, inv, &slots, asJSON)

@@ -290,3 +290,32 @@ func TestSlotNames(t *testing.T) {
 		}
 	}
 }
+
+// qhost -sandboxes shows those of jobs, and behind them what no job has any more, by the
+// name of its directory.
+func TestSandboxes(t *testing.T) {
+	e := qtest.NewExecd(t)
+	reply := api.SandboxesReply{Host: "h", Sandboxes: []api.SandboxStatus{
+		{Dir: "/e/7.1.0-0123456789abcdef", Job: "7.1", User: "anna", Slot: "3", State: api.SandboxExecuting, Size: 3 << 20},
+		{Dir: "/e/6.2.1-0123456789abcdef", Job: "6.2", User: "bert", State: api.SandboxStuck, Tries: 4, Error: "no space\nleft", Transfer: &api.Transfer{Output: true, Bytes: 1 << 19, Attempt: 4}},
+		{Dir: "/e/lost+found", State: api.SandboxAlone, Error: "it has no name of a sandbox"},
+	}}
+	e.Replies(api.VerbBoxes, reply, reply, reply, api.SandboxesReply{Host: "h", Sandboxes: []api.SandboxStatus{}})
+	qtest.Want(t, qtest.Result{Out: `JOB        USER SLOT STATE       SIZE     SENT RATE PEER  TRIES LAST-ERROR
+------------------------------------------------------------------------------------
+7.1        anna 3    executing 3.000M        -    - -         - -
+6.2        bert -    stuck          - 512.000K    - local     4 no space\nleft
+lost+found -    -    alone          -        -    - -         - it has no name of a sandbox
+`}, call(t, "", "qhost", "-sandboxes"))
+	var got api.SandboxesReply
+	if err := json.Unmarshal([]byte(call(t, "", "qhost", "-sandboxes", "-json").Out), &got); err != nil || len(got.Sandboxes) != 3 || got.Sandboxes[1].Error != "no space\nleft" {
+		t.Errorf("JSON: %v, %+v", err, got)
+	}
+	out := call(t, "", "qhost", "-sandboxes", "-xml").Out
+	for _, want := range []string{"<job>7.1</job>", "<state>stuck</state>", "<size>3145728</size>", "<sent>524288</sent>", "<dir>/e/lost+found</dir>"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the XML lacks %s:\n%s", want, out)
+		}
+	}
+	qtest.Want(t, qtest.Result{Out: "JOB USER SLOT STATE SIZE SENT RATE PEER TRIES LAST-ERROR\n--------------------------------------------------------\n"}, call(t, "", "qhost", "-sandboxes"))
+}
