@@ -155,6 +155,7 @@ func (b *bench) run(only string) (err error) {
 		{"crowd", b.crowd},
 		{"idle", b.idleTime},
 		{"sandbox", b.sandboxTime},
+		{"overlap", b.overlapTime},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {
 			continue
