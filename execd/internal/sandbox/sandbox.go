@@ -209,14 +209,20 @@ func (m *Manager) Leaves(t *job.Task) (api.WhenOut, bool) {
 		m.Log.Warn(fmt.Sprintf("job %v: output: %v", t, err))
 		return api.OutAlways, true
 	}
-	return r.WhenOut, len(r.StageOut) != 1 || r.StageOut[0].Name != api.StageNone
+	if len(r.StageOut) == 1 && r.StageOut[0].Name == api.StageNone {
+		return "", false
+	}
+	if selects(r) != order.Listed {
+		// Most jobs of a large array may leave nothing, and end as those without a sandbox.
+		if empty, err := m.isEmpty(t.Start.Sandbox); empty && err == nil {
+			return "", false
+		}
+	}
+	return r.WhenOut, true
 }
 
 // Sync returns when what a run has left in its sandbox is on disk.
 func (m *Manager) Sync(t *job.Task) error {
-	if empty, err := m.isEmpty(t.Start.Sandbox); empty || err != nil {
-		return err
-	}
 	dir, err := m.open(filepath.Dir(t.Start.Sandbox.Dir))
 	if err != nil {
 		return err
@@ -246,12 +252,6 @@ func (m *Manager) Send(ctx context.Context, t *job.Task, report func(order.Progr
 	if err != nil {
 		return err
 	}
-	if o.Send.Select != order.Listed {
-		// Most jobs of a large array may leave nothing, and need no worker.
-		if empty, err := m.isEmpty(t.Start.Sandbox); empty || err != nil {
-			return err
-		}
-	}
 	return m.carry(ctx, owner, t, o, func(p order.Progress) {
 		m.measured(t, p)
 		report(p)
@@ -270,36 +270,38 @@ func (m *Manager) output(ctx context.Context, t *job.Task) (*order.Orders, *user
 	return o, owner, m.addPlugins(ctx, o, t, r, owner, false)
 }
 
+// selects returns which of what a run has left is sent beside what is named.
+func selects(r *api.SubmitRequest) order.Select {
+	s := order.Listed
+	for i := range r.StageOut {
+		switch r.StageOut[i].Name {
+		case api.StageAll:
+			s = order.All
+		case api.StageFiles:
+			s = order.Changed
+		}
+	}
+	if len(r.StageOut) == 0 {
+		s = order.All
+	}
+	return s
+}
+
 // sends returns what is to be sent, and to where.
 func sends(r *api.SubmitRequest, owner *user.User, p launch.Paths) *order.Send {
 	place := func(text string) string { return placeOf(p, text) }
-	s := &order.Send{Select: order.Listed, To: p.Dir, Home: owner.Home}
+	s := &order.Send{Select: selects(r), To: p.Dir, Home: owner.Home}
 	if r.StageOutTo != "" {
 		s.To = below(p.Dir, place(r.StageOutTo))
 	}
-	if len(r.StageOut) == 0 {
-		s.Select = order.All
-	}
 	for i := range r.StageOut {
 		switch out := &r.StageOut[i]; {
-		case out.Name == api.StageAll:
-			s.Select = order.All
-		case out.Name == api.StageFiles:
-			s.Select = order.Changed
+		case out.Name == api.StageAll, out.Name == api.StageFiles:
 		case out.Place != "":
 			s.Names = append(s.Names, order.Named{From: filepath.Clean(string(out.Name)), To: below(s.To, place(string(out.Place)))})
-		default:
+		case s.Select == order.Listed: // else it is sent with the rest
 			s.Names = append(s.Names, order.Named{From: filepath.Clean(string(out.Name))})
 		}
-	}
-	if s.Select != order.Listed { // what has no other place is sent with the rest
-		named := s.Names[:0]
-		for _, n := range s.Names {
-			if n.To != "" {
-				named = append(named, n)
-			}
-		}
-		s.Names = named
 	}
 	return s
 }
