@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 
+	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/job"
 )
 
@@ -18,14 +19,20 @@ const (
 	defaultReserved = 1024
 )
 
-func (d *daemon) reserved() int64 {
-	return int64(d.config.Current().Knobs.Int(knobReserved, defaultReserved)) << 10
+// reserved returns how many KiB stay free of a file system with so many bytes. Where nobody
+// says so they are not most of a small one.
+func reserved(knobs *knob.Set, size int64) int64 {
+	if mb := knobs.Int(knobReserved, -1); mb >= 0 {
+		return int64(mb) << 10
+	}
+	return min(defaultReserved<<10, size>>10/10)
 }
 
 // disk returns it as it was when the file system was asked last.
 func (a *slotAds) disk() disk {
+	last := a.d.gauge.Last()
 	_, leaving := a.d.sandboxes.Pending()
-	return disk{free: max(a.d.gauge.Last().Disk>>10-a.d.reserved(), 0), leaving: leaving}
+	return disk{free: max(last.Disk>>10-reserved(a.d.config.Current().Knobs, last.DiskSize), 0), leaving: leaving}
 }
 
 func kib(list []job.Leaving) (n int64) {
@@ -48,8 +55,8 @@ func (d disk) left(share int64, out []job.Leaving) int64 {
 // there is room.
 func (d *daemon) room() string {
 	last := d.gauge.Last()
-	free, reserved := last.Disk>>10, d.reserved()
-	if !last.DiskKnown || free > reserved {
+	free, reserved := last.Disk>>10, reserved(d.config.Current().Knobs, last.DiskSize)
+	if last.DiskSize == 0 || free > reserved {
 		return ""
 	}
 	n, kib := d.sandboxes.Pending()

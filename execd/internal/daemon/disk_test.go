@@ -3,6 +3,7 @@ package daemon
 import (
 	"testing"
 
+	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/job"
 )
 
@@ -31,6 +32,24 @@ func TestDisk(t *testing.T) {
 		}
 		if other != tt.other || mine != tt.mine {
 			t.Errorf("%s: %d and %d; want %d and %d", tt.name, other, mine, tt.other, tt.mine)
+		}
+	}
+}
+
+// What is reserved is what the site says, or else no more than a tenth of a small disk.
+func TestReserved(t *testing.T) {
+	for _, tt := range []struct {
+		knobs     string
+		size, kib int64
+	}{
+		{"", 100 << 30, 1 << 20},
+		{"", 10 << 20, 1 << 10},
+		{"", 0, 0},
+		{"RESERVED_DISK = 0", 100 << 30, 0},
+		{"RESERVED_DISK = 5", 10 << 20, 5 << 10},
+	} {
+		if got := reserved(knobtest.Parse(t, tt.knobs), tt.size); got != tt.kib {
+			t.Errorf("%q, of %d bytes: %d KiB; want %d", tt.knobs, tt.size, got, tt.kib)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type outbox struct {
 type leaving struct {
 	job.Leaving
 	task    *job.Task
+	counted bool      // KiB is what the file system counts
 	arrived bool      // and its sandbox is still there
 	told    time.Time // when somebody was told of its size
 }
@@ -37,13 +38,16 @@ func (m *Manager) Freeze(t *job.Task, slot int) {
 			break
 		}
 	}
-	if stuck := m.Store.Stuck(t); stuck != nil {
+	bytes, counted := m.used(s)
+	if counted {
+		l.KiB = (bytes + 1023) >> 10
+	} else if stuck := m.Store.Stuck(t); stuck != nil {
 		l.KiB = min(max(stuck.KiB, 0), mostKiB)
 	}
 	m.out.mu.Lock()
 	defer m.out.mu.Unlock()
 	if m.out.of(t) == nil {
-		m.out.runs = append(m.out.runs, &leaving{Leaving: l, task: t})
+		m.out.runs = append(m.out.runs, &leaving{Leaving: l, task: t, counted: counted})
 	}
 }
 
@@ -87,7 +91,7 @@ func (o *outbox) measured(t *job.Task, bytes int64, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	l := o.of(t)
-	if l == nil || bytes <= 0 {
+	if l == nil || l.counted || bytes <= 0 {
 		return false
 	}
 	kib := min((bytes-1)>>10+1, mostKiB)

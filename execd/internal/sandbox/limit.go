@@ -88,30 +88,35 @@ func (m *Manager) InProjects() (ids []uint32) {
 	return ids
 }
 
-// Size returns how many bytes a sandbox has; 0: it is not known.
-func (m *Manager) Size(s *job.Sandbox) int64 {
+// used returns how many bytes a sandbox takes, if its file system counts them.
+func (m *Manager) used(s *job.Sandbox) (bytes int64, known bool) {
 	if s.Project == 0 {
-		return m.out.size(s.Dir)
+		return 0, false
 	}
 	place, err := m.open(filepath.Dir(s.Dir))
 	if err != nil {
-		return 0
+		return 0, false
 	}
 	defer place.Close()
-	used, _ := quota.Used(place, s.Project)
-	return int64(used)
+	used, err := quota.Used(place, s.Project)
+	return int64(used), err == nil
+}
+
+// Size returns how many bytes a sandbox has; 0: it is not known.
+func (m *Manager) Size(s *job.Sandbox) int64 {
+	if used, known := m.used(s); known {
+		return used
+	}
+	return m.out.size(s.Dir)
 }
 
 // Full says how full the sandbox of a run is, if it is so full that the job may have met
 // its limit; empty: it is not.
 func (m *Manager) Full(t *job.Task) string {
 	s := t.Start.Sandbox
-	if s.Project == 0 {
-		return ""
-	}
-	used := uint64(m.Size(s))
+	used, known := m.used(s)
 	// A large write is refused before the last block is in use.
-	if used < s.Limit-s.Limit/64 {
+	if !known || uint64(used) < s.Limit-s.Limit/64 {
 		return ""
 	}
 	unit, name := float64(1<<20), "MB"

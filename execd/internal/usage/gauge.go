@@ -15,8 +15,8 @@ import (
 type Figures struct {
 	Load         float64 // of the last minute
 	Memory, Swap int64   // bytes, total and free
-	Disk         int64   // bytes free for jobs; 0 also where that is not known
-	DiskKnown    bool
+	Disk         int64   // bytes free for jobs
+	DiskSize     int64   // bytes of its file system; 0: neither is known
 	// How long ago somebody typed, at any terminal and at the host itself; negative: not
 	// known.
 	Keyboard, Console time.Duration
@@ -123,7 +123,7 @@ func (g *Gauge) askDisk(answered chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err == nil {
-		g.last.Disk, g.last.DiskKnown = int64(fs.Bavail)*fs.Bsize, true
+		g.last.Disk, g.last.DiskSize = int64(fs.Bavail)*fs.Bsize, int64(fs.Blocks)*fs.Bsize
 	}
 	g.disk, g.silent = nil, false
 	close(answered)

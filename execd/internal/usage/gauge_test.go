@@ -41,7 +41,7 @@ func TestGauge(t *testing.T) {
 		if asked++; dir != "/scratch" {
 			t.Errorf("the file system of %s is asked", dir)
 		}
-		fs.Bavail, fs.Bsize = 10, 4096
+		fs.Bavail, fs.Blocks, fs.Bsize = 10, 100, 4096
 		return nil
 	})
 	if f := g.Last(); f != (Figures{Keyboard: -1, Console: -1}) {
@@ -49,7 +49,7 @@ func TestGauge(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		g.Look()
-		want := Figures{Load: 1.5, Memory: 4 << 20, Swap: 200 << 10, Disk: 40960, DiskKnown: true, Keyboard: -1, Console: -1}
+		want := Figures{Load: 1.5, Memory: 4 << 20, Swap: 200 << 10, Disk: 40960, DiskSize: 409600, Keyboard: -1, Console: -1}
 		if f := g.Last(); f != want {
 			t.Errorf("%+v; want %+v", f, want)
 		}
