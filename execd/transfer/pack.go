@@ -13,8 +13,13 @@ import (
 	"paddock/execd/internal/sandbox/pack"
 )
 
-// pipeSize is how much a pipe is to hold, so that one end works while the other does.
-const pipeSize = 1 << 20
+const (
+	// pipeSize is how much a pipe is to hold, so that one end works while the other does.
+	pipeSize = 1 << 20
+	// blockSize is less than a block may have: a pipe holds several, and the processor's
+	// cache one, which is copied and hashed.
+	blockSize = 256 << 10
+)
 
 // packWord is the word pack.
 func packWord(args []string) int {
@@ -291,7 +296,7 @@ func unchanged(fd int, want *unix.Stat_t) error {
 // data writes a part of a file that is no hole.
 func (p *packing) data(fd int, at, end int64) error {
 	for at < end {
-		n := int(min(end-at, pack.MaxBlock))
+		n := int(min(end-at, blockSize))
 		if n > len(p.buf) {
 			p.buf = make([]byte, n)
 		}

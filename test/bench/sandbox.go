@@ -55,8 +55,9 @@ func (b *bench) sandboxTime() error {
 		{fmt.Sprintf("%d MB renamed into place, beside cp && sync", megabytes), near + "/big", "cp " + near + "/big/file " + to + " && sync", 0.05, false},
 		{fmt.Sprintf("%d MB from another file system, beside the same", megabytes), far + "/big", "cp " + far + "/big/file " + to + " && sync", 1.1, false},
 		{fmt.Sprintf("%d files of 4 kB, beside cp -a && sync", files), far + "/small", "cp -a " + far + "/small/. " + to + " && sync", 1.2, false},
-		{fmt.Sprintf("%d MB through pack | unpack, beside tar | tar && sync", megabytes), far + "/big", tarPipe(far+"/big", to), 2, true},
-		{fmt.Sprintf("%d files of 4 kB through the same, beside the same", files), far + "/small", tarPipe(far+"/small", to), 1.5, true},
+		// Both ends hash every byte, which tar does not.
+		{fmt.Sprintf("%d MB through pack | unpack, beside tar | tar && sync", megabytes), far + "/big", tarPipe(far+"/big", to), 2.5, true},
+		{fmt.Sprintf("%d files of 4 kB through the same, beside the same", files), far + "/small", tarPipe(far+"/small", to), 1.2, true},
 	} {
 		var theirs, ours []time.Duration
 		for range b.size(7, 1) {
