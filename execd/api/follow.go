@@ -132,7 +132,7 @@ type TopReply struct {
 	InError    int      `json:"in_error"`
 	Sending    int      `json:"sending"` // have ended, and their output is on its way
 	Stuck      int      `json:"stuck"`   // the same, and it cannot be delivered until somebody has looked
-	Failed     int      `json:"failed"` // tasks that ran and did not succeed, of the jobs that finished_jobs has remembered
+	Failed     int      `json:"failed"`  // tasks that ran and did not succeed, of the jobs that finished_jobs has remembered
 	Drain      *Drain   `json:"drain,omitempty"`
 	Jobs       []TopJob `json:"jobs"`           // as in JobsReply
 	More       bool     `json:"more,omitempty"` // there are more than MaxTop of a kind

@@ -161,11 +161,12 @@ func (r *Runner) findAgain(l *life) error {
 func (l *life) recall(list []jobhook.HookRun) {
 	for i := range list {
 		h := &list[i]
+		told := l.end.Recall(h)
 		switch {
-		case h.Step == "":
+		case h.Step == "" || told:
 		case strings.HasPrefix(h.Step, prepareStep):
 			l.prep.Set(h.Step)
-		case !l.end.Recall(h):
+		default:
 			l.flow.Set(h.Step)
 		}
 		l.hooks.Recall(h, stepPost)

@@ -50,8 +50,8 @@ func TestTopRows(t *testing.T) {
 	stuck.State, stuck.Transfer = "Eto", &api.Transfer{Output: true, Attempt: 1, Failure: "no"}
 	for row, j := range map[string]*api.TopJob{
 		"        5 somebod+ a-very-lon to        1      40% 40.0M/s 15s  1m45s all.q": &sending,
-		"        5 somebod+ a-very-lon to        1               queued  1m45s all.q":   &queued,
-		"        5 somebod+ a-very-lon Eto       1                       1m45s all.q":   &stuck,
+		"        5 somebod+ a-very-lon to        1               queued  1m45s all.q": &queued,
+		"        5 somebod+ a-very-lon Eto       1                       1m45s all.q": &stuck,
 	} {
 		if got := s.row(l, j); got != row {
 			t.Errorf("%q; want %q", got, row)

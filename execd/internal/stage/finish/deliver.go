@@ -100,7 +100,7 @@ func (f *End) transfer() exit.Result {
 	if !f.leaves {
 		f.leave()
 	}
-	if want := f.host.Store.NotDelivered(f.of); want != nil {
+	if want := f.unwanted(); want != nil {
 		return f.discard(want)
 	}
 	if x := &f.Output; x.transfer == nil {
@@ -110,7 +110,7 @@ func (f *End) transfer() exit.Result {
 		}
 		t := &exit.Transfer{}
 		t.Lost = func(attempt int, err error) { f.lost(t, attempt, err) }
-		x.begin(f, t, "output", func() bool { return f.host.Store.NotDelivered(f.of) != nil }, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
+		x.begin(f, t, "output", func() bool { return f.unwanted() != nil }, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
 			if err := f.over(&end); err != nil {
 				return err
 			}
@@ -118,6 +118,21 @@ func (f *End) transfer() exit.Result {
 		})
 	}
 	return f.Output.step()
+}
+
+// unwanted returns why nobody wants the output any more that is still to arrive; nil:
+// somebody does. What is brought out also of a job that is deleted goes on, until it
+// cannot be delivered.
+func (f *End) unwanted() *job.Want {
+	want := f.host.Store.NotDelivered(f.of)
+	if want == nil {
+		return nil
+	}
+	when, _ := f.host.Output.Leaves(f.of)
+	if when == api.OutAlways && !f.vain.Load() && f.host.Store.Stuck(f.of) == nil {
+		return nil
+	}
+	return want
 }
 
 // over records that the run is over, when nothing of it is left that could change its
@@ -153,6 +168,7 @@ func (f *End) resume() {
 	}
 	f.End = &end
 	f.shed.Store(true)
+	f.vain.Store(f.host.Store.Stuck(f.of) != nil)
 }
 
 // lost says when output that could not be delivered is tried again: what may pass after a
@@ -171,6 +187,7 @@ func (f *End) lost(t *exit.Transfer, attempt int, err error) {
 	}
 	stuck.KiB = (f.Output.Standing().Total + 1023) >> 10
 	if forGood || time.Since(f.sent.Failing) > f.host.Patience() {
+		f.vain.Store(true)
 		if after = 0; stuck.Errno == int(unix.ENOSPC) || stuck.Errno == int(unix.EDQUOT) {
 			after = deliveries.Most
 		}
@@ -202,9 +219,11 @@ func (f *End) note() {
 	}
 }
 
-// Again has output that is stuck tried to be delivered again, with new patience.
+// Again has output that was stuck tried to be delivered again, with new patience, when
+// somebody has looked.
 func (f *End) Again() {
-	if f.Output.transfer != nil {
+	if f.Output.transfer != nil && f.vain.Load() && f.host.Store.Stuck(f.of) == nil {
+		f.vain.Store(false)
 		f.sent.Failing = time.Time{}
 		f.note()
 		f.Output.transfer.Reconnected()
