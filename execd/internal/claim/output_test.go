@@ -27,7 +27,7 @@ func newPort(t *testing.T, partitionable bool) *port {
 	p.Table = NewTable([]conf.Queue{{Name: "a.q", Slots: 2, Partitionable: partitionable}, {Name: "b.q", Slots: 1}}, "queue")
 	err := p.Manage(Options{
 		Host: "node", Boot: noon, Store: NewStore(p.root), Now: func() time.Time { return p.now },
-		Ad:      func(in *Info) *classad.Ad { return classad.New() },
+		Ad:      func(*Info) *classad.Ad { return classad.New() },
 		Leaving: func() []job.Leaving { return slices.Clone(p.leaving) },
 		Most:    func() int { return p.most }, Room: func() int64 { return p.room },
 		Share: func(_ string, n int) slot.Resources {

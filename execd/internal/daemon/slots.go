@@ -42,21 +42,21 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 	host := a.d.gauge.Last()
 	memory := host.Memory >> 20
 	slots := max(in.Slots, config.Slots(), 1)
-	disk := a.disk()
-	of := disk.of(slots, 1)
+	room := a.disk()
+	of := room.of(slots, 1)
 	info := ad.SlotInfo{
 		ID: in.Slot.Number, Dynamic: in.Slot.Dynamic, Host: a.d.host, Queue: in.Queue, Address: a.address, Platform: a.platform, Version: a.d.opts.Version,
 		Started: a.d.began, Now: in.Now, State: slot.Claimed.String(), Activity: slot.Idle.String(),
 		Cpus: 1, TotalSlotCpus: 1, TotalCpus: runtime.NumCPU(), DetectedCpus: runtime.NumCPU(),
 		Memory: memory / int64(slots), TotalSlotMemory: memory / int64(slots), TotalMemory: memory, DetectedMemory: memory,
-		Disk: disk.left(of, in.Leaving), TotalSlotDisk: of, TotalDisk: disk.free + disk.leaving,
+		Disk: room.left(of, in.Leaving), TotalSlotDisk: of, TotalDisk: room.free + room.leaving,
 		TotalSlots: slots, RetirementTimeRemaining: -1, Methods: a.d.sandboxes.Methods(),
 		Load: ad.SlotLoad{
 			LoadAvg: host.Load, OwnLoadAvg: min(a.d.usage.Cores(), host.Load), VirtualMemory: host.Swap >> 10, KeyboardIdle: host.Keyboard, ConsoleIdle: host.Console,
 		},
 	}
 	if in.Type != claim.Static {
-		cut(&info, in, disk)
+		cut(&info, in, room)
 	}
 	if in.Task != "" {
 		info.Activity = slot.Busy.String()
@@ -168,15 +168,15 @@ func someone(s string) classad.Value {
 
 // cut adds to the ad of a slot that was carved out of another, or that others are
 // carved out of, what the slot has.
-func cut(info *ad.SlotInfo, in *claim.Info, disk disk) {
+func cut(info *ad.SlotInfo, in *claim.Info, room disk) {
 	info.Partitionable = in.Type == claim.Partitionable
 	info.Cpus, info.Memory, info.Disk, info.GPUs = int(in.Has.Cpus), in.Has.Memory, in.Has.Disk, int(in.Has.GPUs)
 	info.TotalSlotCpus, info.TotalSlotMemory = int(in.Total.Cpus), in.Total.Memory
 	switch {
 	case info.Partitionable: // what leaves it is taken off already
-		info.Disk = min(info.Disk, disk.free)
+		info.Disk = min(info.Disk, room.free)
 	case len(in.Leaving) > 0:
-		info.Disk = disk.left(info.Disk, in.Leaving)
+		info.Disk = room.left(info.Disk, in.Leaving)
 	}
 	info.TotalSlotDisk, info.TotalSlotGPUs = in.Total.Disk, int(in.Total.GPUs)
 	for _, c := range in.Children {

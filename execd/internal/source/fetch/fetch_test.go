@@ -110,6 +110,49 @@ func TestAhead(t *testing.T) {
 	}
 }
 
+// REQ-XFER-38, REQ-XFER-39, REQ-XFER-102: while too much output of a claim is on its way
+// nothing is asked, what was asked for ahead waits, also over a restart, and the claim stays.
+// When some has arrived it goes on at once.
+func TestWhileOutputTravels(t *testing.T) {
+	for _, ahead := range []bool{false, true} {
+		in(t, fmt.Sprintf("%sFETCH_WORK_AHEAD = %v\nFetchWorkDelay = State == \"Claimed\" && Activity == \"Idle\" ? 0 : 300", allHooks, ahead), []int{1}, func(t *testing.T, b *bench) {
+			b.startAhead()
+			b.slots.set(1, func(s *fakeSlot) { s.Full = true })
+			b.slots.end(t, b.Layer, 1)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if asked := len(b.hooks.of(hook.FetchWork)); (asked == 2) != ahead {
+				t.Errorf("asked %d times", asked)
+			}
+			if got := b.slots.told(); strings.Contains(got, "job 2") || strings.Contains(got, "withdrawn") {
+				t.Errorf("the slots were told\n%s", got)
+			}
+			began := time.Now()
+			b.slots.set(1, func(s *fakeSlot) { s.Full = false })
+			synctest.Wait()
+			if got := b.slots.told(); !strings.HasSuffix(got, "slot 1: claimed <h>#1#1#...\nslot 1: job 2 starts") || time.Since(began) > 0 {
+				t.Errorf("after %v the slots were told\n%s", time.Since(began), got)
+			}
+		})
+	}
+	in(t, aheadKnobs, []int{1}, func(t *testing.T, b *bench) {
+		stop := b.startAhead()
+		b.slots.set(1, func(s *fakeSlot) { s.Full = true })
+		b.slots.end(t, b.Layer, 1)
+		stop()
+		b.open(t)
+		b.start()
+		if got := b.slots.told(); strings.Contains(got, "job 2") {
+			t.Errorf("after a restart the slots were told\n%s", got)
+		}
+		b.slots.set(1, func(s *fakeSlot) { s.Full = false })
+		synctest.Wait()
+		if got := b.slots.told(); !strings.HasSuffix(got, "slot 1: job 2 starts") {
+			t.Errorf("some has arrived, and the slots were told\n%s", got)
+		}
+	})
+}
+
 // aheadKnobs have a slot ask while the end of its job is told.
 const aheadKnobs = allHooks + "FETCH_WORK_AHEAD = true\nFetchWorkDelay = State == \"Claimed\" && Activity == \"Idle\" ? 0 : 300"
 
