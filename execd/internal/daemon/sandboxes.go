@@ -13,6 +13,9 @@ import (
 // knobPatience says for how long output is tried to be delivered, in seconds.
 const knobPatience = "TRANSFER_PATIENCE"
 
+// knobKeep says for how long it waits then, in seconds.
+const knobKeep = "SANDBOX_KEEP"
+
 // buildSandboxes gives jobs the sandboxes that they ask for.
 func (d *daemon) buildSandboxes(boot string) {
 	h := &d.stages.Host
@@ -25,6 +28,9 @@ func (d *daemon) buildSandboxes(boot string) {
 	d.store.OnUnbox(m.Unbox)
 	m.Plugins()
 	d.launch.SandboxProjects = m.InProjects
+	h.Keep = func() time.Duration {
+		return time.Duration(d.config.Current().Knobs.Int(knobKeep, 7*24*60*60)) * time.Second
+	}
 	h.Patience = func() time.Duration {
 		return time.Duration(d.config.Current().Knobs.Int(knobPatience, 24*60*60)) * time.Second
 	}

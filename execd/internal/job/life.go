@@ -225,6 +225,17 @@ func (s *Store) Unstick(t *Task) error {
 	return s.commitIf(t.Job, may, durable, nil, &line{Event: EventUnstuck, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run})
 }
 
+// GiveUp records that the output of a task which is stuck is not wanted any more, and
+// reports whether it was stuck still.
+func (s *Store) GiveUp(t *Task, want Want) (given bool, err error) {
+	may := func() bool {
+		given = t.State == Over && t.Stuck != nil && t.Want == t.WantBefore
+		return given
+	}
+	err = s.commitIf(t.Job, may, durable, nil, &line{Event: EventWant, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run, Want: &want})
+	return given, err
+}
+
 // NotDelivered returns what somebody has asked of a task since it was over, which ends the
 // transfer of its output; nil: nobody has.
 func (s *jobSet) NotDelivered(t *Task) *Want {

@@ -164,6 +164,7 @@ func newScene(t *testing.T, work *api.Work) *scene {
 	r.Journal, r.Hooks = m, s.hooks
 	r.GIDs, r.Usage, r.Counts, r.Users = queue.NewGIDs(nil), &usage.Sampler{Log: r.Log}, &metrics.Counts{}, &user.Directory{}
 	r.Patience = func() time.Duration { return time.Hour }
+	r.Keep = func() time.Duration { return 0 }
 	r.Book = account.New(s.book, r.Store)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -117,6 +117,7 @@ var known = []Known{
 	{Name: "ASYNC_STAGEOUT", Kind: Truth, Default: "true", Meaning: "whether slots are free before the output of their jobs has arrived"},
 	{Name: "MAX_OUTPUT_TRANSFERS_PER_CLAIM", Kind: Number, Default: "2", Meaning: "how much output of a claim, or of a slot of the queue, may be on its way while the next job runs"},
 	{Name: "TRANSFER_PATIENCE", Kind: Seconds, Default: "86400", Meaning: "how long output that cannot be delivered is tried again before somebody has to look"},
+	{Name: "SANDBOX_KEEP", Kind: Seconds, Default: "604800", Meaning: "how long it waits for that before it is given up, and its sandbox is removed; 0: for ever"},
 
 	{Name: "FetchWorkDelay", Kind: Expression, Wants: Whole, Else: "300 is taken", Default: "300", Meaning: "seconds from the end of one fetch to the next"},
 	{Name: "FETCH_OWNERS", Kind: List, Patterns: true, Meaning: "users, or patterns, whose work may be fetched when execd runs as root"},

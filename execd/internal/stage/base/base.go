@@ -54,6 +54,8 @@ type Host struct {
 	// Patience is for how long output that could not be delivered is tried again before it
 	// waits for somebody to look.
 	Patience func() time.Duration
+	// Keep is for how long it waits then before it is given up; 0: for ever.
+	Keep func() time.Duration
 
 	// SlotOf finds the slot that a task runs on, the first where it has several: its
 	// number, 0 if it is not known, and with ads its ad.

@@ -181,6 +181,9 @@ func (f *End) lost(t *exit.Transfer, attempt int, err error) {
 		f.note()
 	}
 	after, stuck := deliveries.After(attempt), job.Stuck{Text: "output transfer: " + err.Error(), Since: time.Now()}
+	if was := f.host.Store.Stuck(f.of); was != nil {
+		stuck.Since = was.Since // nobody has looked since
+	}
 	permanent, forGood := errors.AsType[*exit.Permanent](err)
 	if forGood {
 		stuck.Errno = permanent.Errno
@@ -201,6 +204,7 @@ func (f *End) lost(t *exit.Transfer, attempt int, err error) {
 		f.host.Queue.Traffic()
 		f.notices.Happened(notice.Event{Kind: notice.Warned, Text: stuck.Text})
 		f.host.Counts.Transfer(true, metrics.GivenUp, 0, 0, 0)
+		f.expire(t)
 	} else {
 		f.host.Counts.Transfer(true, metrics.Again, 0, 0, 0)
 		f.host.Log.Warn(fmt.Sprintf("job %v: output: %v (tried again in %v)", f.of, err, after))
@@ -208,6 +212,34 @@ func (f *End) lost(t *exit.Transfer, attempt int, err error) {
 	if after > 0 {
 		time.AfterFunc(after, func() { f.event(t.Reconnected) })
 	}
+}
+
+// expire gives up output that is stuck when its time has come, and looks again then if it
+// has not.
+func (f *End) expire(t *exit.Transfer) {
+	if f.expiry != nil {
+		f.expiry.Stop()
+	}
+	stuck, keep := f.host.Store.Stuck(f.of), f.host.Keep()
+	if stuck == nil || keep == 0 {
+		return
+	}
+	left := time.Until(stuck.Since.Add(keep))
+	if left <= 0 {
+		given, err := f.host.Store.GiveUp(f.of, job.Want{Signal: int(unix.SIGKILL), Cause: fmt.Sprintf("it was stuck for %v", keep)})
+		switch {
+		case err != nil:
+			f.host.Log.Error(fmt.Sprintf("job %v: %v", f.of, err))
+			left = deliveries.Most
+		case given:
+			f.host.Log.Error(fmt.Sprintf("job %v: output: given up, since nobody has looked for %v (SANDBOX_KEEP)", f.of, keep))
+			go f.event(t.Reconnected)
+			return
+		default:
+			return
+		}
+	}
+	f.expiry = time.AfterFunc(left, func() { f.event(func() { f.expire(t) }) })
 }
 
 // note writes down how the transfer stands. What cannot be written costs no more than

@@ -66,6 +66,7 @@ type End struct {
 	entry   *account.Entry // from account on, unless that has to be repeated
 	removal Transit        // of output that nobody wants any more
 	vain    atomic.Bool    // the output could not be delivered until somebody has looked
+	expiry  *time.Timer    // gives up output that is stuck; nil: it never was
 	shed    atomic.Bool    // what is scarce was given back before the output was transferred
 	holds   bool           // the slots are kept until the output has arrived
 	leaves  bool           // output leaves the sandbox, or has left it
