@@ -30,6 +30,7 @@ type left struct {
 	why   string // what was in the way
 	tries int    // how often it could not be removed
 	alone bool   // nobody tries
+	waits bool   // for the next attempt
 }
 
 // Remove removes the sandbox of a run that needs it no more. There may be none. What
@@ -85,7 +86,16 @@ func (m *Manager) try(path string, aside func(do func())) {
 	l.tries++
 	after := cleans.After(l.tries)
 	m.Log.Warn(fmt.Sprintf("execd: cannot remove sandbox %s: %v (tried again in %v)", path, err, after))
-	m.Later(after, func() { m.try(path, alone) })
+	if l.waits { // it was to be removed twice
+		return
+	}
+	l.waits = true
+	m.Later(after, func() {
+		m.mu.Lock()
+		l.waits = false
+		m.mu.Unlock()
+		m.try(path, alone)
+	})
 }
 
 // alone is aside for who has no place in a pool.
