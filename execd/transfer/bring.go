@@ -35,6 +35,9 @@ func (w *worker) bring() error {
 	if total := w.total.Load(); w.orders.Max > 0 && total > w.orders.Max {
 		return w.tooMuch(total)
 	}
+	if err := w.turn(); err != nil {
+		return err
+	}
 	if err := w.openLinks(); err != nil {
 		return err
 	}

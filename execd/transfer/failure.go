@@ -36,6 +36,10 @@ func never(errno unix.Errno, format string, args ...any) error {
 	return &failure{fmt.Sprintf(format, args...), errno, true}
 }
 
+// errTurn is that many bytes are to be moved, and it is not our turn. What was done until
+// then is the beginning of the next attempt.
+var errTurn = &failure{text: "it waits for its turn"}
+
 var lasting = map[unix.Errno]bool{
 	unix.EACCES: true, unix.EPERM: true, unix.EROFS: true,
 	unix.ENOENT: true, unix.ENOTDIR: true, unix.EISDIR: true, unix.EEXIST: true, unix.ENOTEMPTY: true,

@@ -165,6 +165,7 @@ func (w *worker) copyData(to, from int, st *unix.Stat_t) error {
 			at += n
 			w.add(n)
 		}
+		w.pace(size)
 		return w.enough()
 	}
 	if !w.noClone {
@@ -180,7 +181,7 @@ func (w *worker) copyData(to, from int, st *unix.Stat_t) error {
 	behind := int64(0) // what the disk was not told to write yet
 	return eachExtent(from, 0, size, func(at, end int64) error {
 		for at < end {
-			n, err := w.copyPart(to, from, at, min(end-at, part))
+			n, err := w.copyPart(to, from, at, min(end-at, w.portion()))
 			if err != nil {
 				return err
 			}
@@ -189,6 +190,7 @@ func (w *worker) copyData(to, from int, st *unix.Stat_t) error {
 			if err := w.enough(); err != nil {
 				return err
 			}
+			w.pace(n)
 			if at-behind >= window { // so that the sync at the end is short
 				_ = unix.SyncFileRange(to, behind, at-behind, unix.SYNC_FILE_RANGE_WRITE)
 				behind = at

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,6 +99,10 @@ type worker struct {
 	copied  bool
 	buf     []byte
 
+	rate  atomic.Int64 // bytes that may be copied in a second; 0: any number
+	debt  float64      // bytes that were copied too early
+	paced time.Time
+
 	landings []*landing
 	named    map[string]bool // names of the sandbox that have a place of their own
 	staged   *table
@@ -128,7 +133,7 @@ func run() int {
 	if err != nil {
 		r.Error = err.Error()
 		if f, ok := errors.AsType[*failure](err); ok {
-			r.Errno, r.Permanent = int(f.errno), f.permanent
+			r.Errno, r.Permanent, r.Turn = int(f.errno), f.permanent, f == errTurn
 		}
 	}
 	w.write(report, &r)
@@ -165,8 +170,9 @@ func (w *worker) write(to io.Writer, r *order.Result) {
 }
 
 func (w *worker) do(in io.Reader) error {
-	text, err := io.ReadAll(io.LimitReader(in, order.MaxOrders+1))
-	if err != nil {
+	lines := bufio.NewReader(io.LimitReader(in, order.MaxOrders+1))
+	text, err := lines.ReadBytes('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("cannot read the orders: %w", err)
 	}
 	if w.orders, err = order.Decode(text); err != nil {
@@ -184,6 +190,9 @@ func (w *worker) do(in io.Reader) error {
 			return never(unix.EBADF, "descriptor %d is no directory: only execd calls it", fd)
 		}
 		unix.CloseOnExec(fd)
+	}
+	if w.orders.Turn {
+		go w.rates(io.MultiReader(lines, in))
 	}
 	if len(w.orders.Bring) > 0 {
 		return w.bring()

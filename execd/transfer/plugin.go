@@ -109,6 +109,9 @@ func (p *plugins) run(scheme string) error {
 	if len(items) == 0 {
 		return nil
 	}
+	if !p.orders.Turn {
+		return errTurn // nobody knows how much it is
+	}
 	p.waits.Store(int64((p.stall() + order.Spare*time.Second) / time.Second))
 	defer p.waits.Store(0)
 	plugin, err := p.known(scheme)

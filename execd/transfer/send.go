@@ -511,6 +511,9 @@ func (w *worker) take(l *landing, o *output) error {
 			return fail("move", o.path, err)
 		}
 	}
+	if err := w.turn(); err != nil {
+		return err
+	}
 	if kind(&o.st) != unix.S_IFDIR {
 		if old, err := lstat(to, as); err == nil && kind(&old) == unix.S_IFDIR {
 			if err := w.removeAll(to, as); err != nil {

@@ -135,7 +135,7 @@ func (b *bench) empty(dir, back string) error {
 // in kB that was seen.
 func (b *bench) transfer(from, say, to string) (took time.Duration, memory int, err error) {
 	orders, err := json.Marshal(map[string]any{
-		"id": "0123456789abcdef", "base": `"/"`, "send": map[string]string{"select": "all", "to": fmt.Sprintf("%q", to)},
+		"id": "0123456789abcdef", "base": `"/"`, "turn": true, "send": map[string]string{"select": "all", "to": fmt.Sprintf("%q", to)},
 	})
 	if err != nil {
 		return 0, 0, err

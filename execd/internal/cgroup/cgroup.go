@@ -228,8 +228,8 @@ func (t *Tree) visit(g Group, do func(h *hierarchy, dir string) error) error {
 	return errors.Join(errs...)
 }
 
-// Sweep removes the groups of runs whose names keep does not accept. Helpers of an
-// earlier execd end by themselves.
+// Sweep removes the groups of runs whose names keep does not accept. Helpers and transfers
+// of an earlier execd end by themselves.
 func (t *Tree) Sweep(keep func(name string) bool) error {
 	if t == nil {
 		return nil
@@ -239,7 +239,7 @@ func (t *Tree) Sweep(keep func(name string) bool) error {
 		names, err := h.children(h.base)
 		errs = append(errs, err)
 		for _, name := range names {
-			if name != helpers && !keep(name) {
+			if name != helpers && name != transfers && !keep(name) {
 				errs = append(errs, h.remove(path.Join(h.base, name)))
 			}
 		}
@@ -253,20 +253,51 @@ const helpers = "helpers"
 // OpenHelpers opens the group for what execd starts beside the runs, so that none of it
 // is in execd's own group, even when execd has ended. It is nil where there are no
 // groups of version 2.
-func (t *Tree) OpenHelpers() (*os.File, error) {
+func (t *Tree) OpenHelpers() (*os.File, error) { return t.openBeside(helpers, nil) }
+
+// transfers is the group of what copies files of jobs. It goes after the jobs: its files
+// have what they are to have, but for the controllers that the host lacks.
+const transfers = "transfers"
+
+var ofTransfers = []struct{ controller, file, value string }{
+	{"cpu", "cpu.weight", "20"},
+	{"io", "io.weight", "20"},
+	{"memory", "memory.max", "536870912"}, // with what the disk has not written yet
+}
+
+// OpenTransfers is OpenHelpers for the group of transfers.
+func (t *Tree) OpenTransfers() (*os.File, error) {
+	return t.openBeside(transfers, func(h *hierarchy, name string) error {
+		var errs []error
+		for _, limit := range ofTransfers {
+			if h.with(limit.controller) {
+				// A kernel may have the controller without this file.
+				errs = append(errs, ignore(h.write(path.Join(name, limit.file), limit.value), fs.ErrNotExist))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// openBeside opens a group beside those of the runs. One that is not there is made, and
+// equipped.
+func (t *Tree) openBeside(name string, equip func(h *hierarchy, name string) error) (*os.File, error) {
 	if t == nil || !t.all[0].v2() {
 		return nil, nil //nolint:nilnil // a host without is no error
 	}
 	h := t.all[0]
-	name := path.Join(h.base, helpers)
-	dir, err := h.root.Open(name)
+	full := path.Join(h.base, name)
+	dir, err := h.root.Open(full)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = ignore(h.mkdir(h.root, name), fs.ErrExist); err == nil {
-			dir, err = h.root.Open(name)
+		if err = ignore(h.mkdir(h.root, full), fs.ErrExist); err == nil && equip != nil {
+			err = equip(h, full)
+		}
+		if err == nil {
+			dir, err = h.root.Open(full)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the control group of helpers: %w", err)
+		return nil, fmt.Errorf("cannot open the control group of %s: %w", name, err)
 	}
 	return dir, nil
 }

@@ -217,6 +217,44 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// What execd starts beside the runs has groups of its own, which are swept with nothing and
+// left with the tree. That of transfers goes after the jobs.
+func TestBeside(t *testing.T) {
+	f := newFake(t, "memory pids cpu\n")
+	tree := f.open(".")
+	for name, open := range map[string]func() (*os.File, error){"helpers": tree.OpenHelpers, "transfers": tree.OpenTransfers} {
+		for range 2 {
+			dir, err := open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := dir.Name(), f.dir+"/paddock/"+name; got != want {
+				t.Errorf("%s is %s; want %s", name, got, want)
+			}
+			dir.Close()
+		}
+	}
+	for file, want := range map[string]string{"cpu.weight": "20", "memory.max": "536870912", "io.weight": ""} {
+		if got := f.get("paddock/transfers", file); got != want {
+			t.Errorf("%s of transfers is %q; want %q", file, got, want)
+		}
+	}
+	if err := tree.Sweep(func(string) bool { return false }); err != nil {
+		t.Error(err)
+	}
+	if got, _ := tree.all[0].children("paddock"); len(got) != 2 {
+		t.Errorf("left by Sweep: %q", got)
+	}
+	tree.Leave()
+	if _, err := os.Stat(f.dir + "/paddock"); err == nil {
+		t.Error("Leave has left the tree")
+	}
+	var none *Tree
+	if dir, err := none.OpenTransfers(); dir != nil || err != nil {
+		t.Errorf("without groups: %v, %v", dir, err)
+	}
+}
+
 // Only a run's group is killed or removed, whatever a path says.
 func TestBelow(t *testing.T) {
 	f := newFake(t, "")

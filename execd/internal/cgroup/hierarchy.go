@@ -96,6 +96,7 @@ func (h *hierarchy) take(place, name string) error {
 // leave removes what take made, unless there are runs in it.
 func (h *hierarchy) leave() {
 	_ = h.rmdir(h.root, path.Join(h.base, helpers))
+	_ = h.rmdir(h.root, path.Join(h.base, transfers))
 	_ = h.rmdir(h.root, h.base)
 	_ = h.root.Close()
 }

@@ -52,7 +52,7 @@ func (d *daemon) reloaded(changed []string, err error) {
 		d.hooks.Store(hook.NewTable(c.Knobs))
 		d.reportWarnings(c)
 		d.reportHooks()
-		d.sandboxes.Plugins()
+		d.sandboxes.Configure()
 		d.reportService(c)
 		d.logs.configure(c)
 		d.queue.Configure(c)

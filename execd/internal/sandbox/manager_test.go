@@ -64,9 +64,9 @@ func newRig(t *testing.T) *rig {
 		Config: func() *conf.Config { return config },
 		Owner:  func(*job.Task) (*user.User, error) { return r.owner, nil },
 		AsUser: &asuser.Starter{Shepherd: shepherd},
-		Aside:  alone,
-		Later:  func(after time.Duration, do func()) { r.pauses, r.due = append(r.pauses, after), append(r.due, do) },
-		Log:    slog.New(slog.NewTextHandler(&r.log, nil)),
+		Aside:  alone, Throttle: NewThrottle(func() *knob.Set { return config.Knobs }, false),
+		Later: func(after time.Duration, do func()) { r.pauses, r.due = append(r.pauses, after), append(r.due, do) },
+		Log:   slog.New(slog.NewTextHandler(&r.log, nil)),
 	}
 	req := &api.SubmitRequest{Name: "j", Binary: true, Command: "true", Sandbox: api.SandboxYes, Tasks: api.Tasks{First: 1, Last: 9, Step: 1}}
 	r.job, _, err = store.Submit(r.owner, r.owner.GID, req, job.Limits{}, time.Now())

@@ -34,8 +34,11 @@ type plugins struct {
 	list   []order.Plugin // to be read when asked is closed
 }
 
-// Plugins takes the plugins of the configuration, and has them asked what they can.
-func (m *Manager) Plugins() {
+// Configure has the configuration take effect: transfers that wait have the turns that it
+// allows, and plugins are asked what they can.
+func (m *Manager) Configure() {
+	m.Throttle.Again()
+	m.Worker.Pace.Again()
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &plugins{cancel: cancel, asked: make(chan struct{})}
 	if old := m.plugins.Swap(p); old != nil {

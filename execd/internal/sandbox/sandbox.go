@@ -42,6 +42,7 @@ type Manager struct {
 	Owner      func(*job.Task) (*user.User, error)
 	AsUser     *asuser.Starter
 	Worker     *worker.Runner
+	Throttle   *Throttle
 	Service    func(context.Context) (*user.User, error) // as whom plugins are asked what they can
 	Aside      func(do func())                           // as that of launch.Runs
 	Later      func(after time.Duration, do func())
@@ -144,7 +145,7 @@ func (m *Manager) Fetch(ctx context.Context, t *job.Task, report func(order.Prog
 	if err := m.make(t.Start.Sandbox, owner); err != nil {
 		return err
 	}
-	if len(r.StageIn) == 0 || t.Start.Sandbox.Kept { // the run before may have changed what it was brought
+	if len(r.StageIn)+len(r.URLs()) == 0 || t.Start.Sandbox.Kept { // the run before may have changed what it was brought
 		return nil
 	}
 	p := launch.PathsOf(t, r, owner, m.Host)
@@ -153,20 +154,10 @@ func (m *Manager) Fetch(ctx context.Context, t *job.Task, report func(order.Prog
 		s := &r.StageIn[i]
 		o.Bring = append(o.Bring, order.Named{From: placeOf(p, string(s.Place)), To: filepath.Clean(s.InSandbox())})
 	}
-	if err := m.addPlugins(ctx, o, t, r, owner, true); err != nil {
+	if err := m.addPlugins(ctx, o, t, r, owner, true); err != nil || len(o.Bring) == 0 {
 		return err
 	}
-	return m.carry(ctx, owner, t, o, report)
-}
-
-// carry has a worker carry out orders, and reports its beginning and what was carried.
-func (m *Manager) carry(ctx context.Context, owner *user.User, t *job.Task, o *order.Orders, report func(order.Progress)) error {
-	report(order.Progress{})
-	r, err := m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, report)
-	if err == nil {
-		report(order.Progress{Bytes: r.Bytes, Total: r.Bytes, Files: r.Files})
-	}
-	return err
+	return m.carry(ctx, &m.Throttle.down, owner, t, o, report)
 }
 
 // about returns what a transfer is made from.
@@ -242,7 +233,7 @@ func (m *Manager) Discard(ctx context.Context, t *job.Task) error {
 		return err
 	}
 	o.Discard = true
-	_, err = m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, func(order.Progress) {})
+	_, err = m.inTurn(ctx, &m.Throttle.brief, owner, t, o, func(order.Progress) {})
 	return err
 }
 
@@ -252,7 +243,7 @@ func (m *Manager) Send(ctx context.Context, t *job.Task, report func(order.Progr
 	if err != nil {
 		return err
 	}
-	return m.carry(ctx, owner, t, o, func(p order.Progress) {
+	return m.carry(ctx, &m.Throttle.up, owner, t, o, func(p order.Progress) {
 		m.measured(t, p)
 		report(p)
 	})

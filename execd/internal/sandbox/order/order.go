@@ -53,6 +53,7 @@ type Orders struct {
 	Base string `json:"base"`           // where relative paths begin
 	Max  int64  `json:"max,omitempty"`  // bytes that may be copied; 0: any number
 	Root bool   `json:"root,omitempty"` // root owns the job
+	Turn bool   `json:"turn,omitempty"` // it may move more than Brief bytes
 
 	Plugins []Plugin `json:"plugins,omitempty"` // for what is a URL and no path
 	Env     []string `json:"env,omitempty"`     // that plugins have beside their own
@@ -63,6 +64,15 @@ type Orders struct {
 	// Discard is Send's, for what is not to arrive any more: what an attempt left at
 	// the destination is removed.
 	Discard bool `json:"discard,omitempty"`
+}
+
+// Brief is how many bytes are moved without a turn.
+const Brief = 16 << 20
+
+// Rate is how many bytes a process may copy in a second; 0: any number. It may come in a
+// line of its own behind the orders, again and again.
+type Rate struct {
+	Rate int64 `json:"rate"`
 }
 
 // Named is a file or a directory with the place where it is to lie. Of Bring, From is a
@@ -132,6 +142,7 @@ type Result struct {
 	Error     string `json:"error,omitempty"`
 	Errno     int    `json:"errno,omitempty"`
 	Permanent bool   `json:"permanent,omitempty"` // a second attempt would fail as well
+	Turn      bool   `json:"turn,omitempty"`      // it needs one
 }
 
 // paths returns all that is a path and may have any bytes.

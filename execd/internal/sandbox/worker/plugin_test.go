@@ -224,7 +224,7 @@ func (r *rig) hangs(o *order.Orders) {
 	lock, err := take(r.Context(), filepath.Join(r.dir, order.FileLock))
 	r.must(err)
 	defer lock.Close()
-	p, err := r.start(r.owner, r.dir, lock, o)
+	p, err := r.start(r.owner, r.dir, lock, o, nil)
 	r.must(err)
 	children := fmt.Sprintf("/proc/%d/task/%d/children", p.cmd.Process.Pid, p.cmd.Process.Pid)
 	var child string

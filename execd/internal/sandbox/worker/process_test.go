@@ -121,7 +121,7 @@ func TestOutlives(t *testing.T) {
 			// An execd that is killed has no chance to end its worker: this one is forgotten.
 			lock, err := take(t.Context(), filepath.Join(r.dir, order.FileLock))
 			r.must(err)
-			old, err := r.start(r.owner, r.dir, lock, o)
+			old, err := r.start(r.owner, r.dir, lock, o, nil)
 			r.must(err)
 			r.must(lock.Close())
 			defer old.kill()

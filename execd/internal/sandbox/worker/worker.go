@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,10 +45,15 @@ type Runner struct {
 	Program string // path of execd-transfer
 	// Stall is how long nothing may happen before a worker is ended; 0: two minutes.
 	Stall time.Duration
+	// Pace is for orders with a turn; nil: they copy as fast as they can.
+	Pace *Pace
 }
 
 // ErrStalled is matched when a worker was ended since nothing was done for too long.
 var ErrStalled = errors.New("nothing was done for too long")
+
+// ErrTurn is matched when orders without a turn need one.
+var ErrTurn = errors.New("it has to copy much, and waits for its turn")
 
 // errNonsense is that a worker, or who has taken its place, does not report as one.
 var errNonsense = errors.New("the worker did not report as one does: its owner has meddled with it")
@@ -65,11 +71,24 @@ func (r *Runner) Copy(ctx context.Context, owner *user.User, dir string, o *orde
 		return order.Result{}, err
 	}
 	defer lock.Close()
-	p, err := r.start(owner, dir, lock, o)
+	var s *share
+	if o.Turn && r.Pace != nil {
+		s = r.Pace.join()
+		defer r.Pace.leave(s)
+	}
+	p, err := r.start(owner, dir, lock, o, s)
 	if err != nil {
 		return order.Result{}, err
 	}
-	return p.wait(ctx, cmp.Or(r.Stall, stall), report)
+	result, err := p.wait(ctx, cmp.Or(r.Stall, stall), report)
+	switch {
+	case err == nil || !result.Turn:
+	case o.Turn:
+		err = errNonsense
+	default:
+		err = ErrTurn
+	}
+	return result, err
 }
 
 // Ask has a plugin say, as a user, what it can.
@@ -151,12 +170,13 @@ type process struct {
 	bad    chan error // its report is no report
 	ended  chan ending
 	stderr *tail
+	orders io.Closer // where it is told how fast it may be; nil: it is not
 }
 
 // ending is that something has ended, and how.
 type ending struct{ err error }
 
-func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Orders) (*process, error) {
+func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Orders, s *share) (*process, error) {
 	text, err := o.Encode()
 	if err != nil {
 		return nil, &exit.Permanent{Errno: int(unix.E2BIG), Err: err}
@@ -180,12 +200,29 @@ func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Ord
 	p := &process{kill: kill, lines: make(chan order.Line), bad: make(chan error, 1), ended: make(chan ending, 1), stderr: &tail{}}
 	p.cmd = r.Starter.Command(ctx, owner.UID, owner.GID, asuser.GroupList(owner), "-run", r.Program, "copy")
 	p.cmd.Stdin, p.cmd.Stderr = bytes.NewReader(text), p.stderr
+	var theirOrders, orders *os.File
+	if s != nil {
+		if theirOrders, orders, err = os.Pipe(); err != nil {
+			kill()
+			reports.Close()
+			return nil, err
+		}
+		defer theirOrders.Close()
+		p.cmd.Stdin = theirOrders
+	}
 	p.cmd.ExtraFiles = []*os.File{lock, theirs, files, say} // as the numbers of order say
 	p.cmd.WaitDelay = time.Second
 	if err := r.Starter.Start(p.cmd); err != nil {
 		kill()
 		reports.Close()
+		if orders != nil {
+			orders.Close()
+		}
 		return nil, fmt.Errorf("cannot start %s: %w", Program, err)
+	}
+	if orders != nil {
+		p.orders = orders
+		go s.write(orders, text)
 	}
 	note(lock, p.cmd.Process.Pid)
 	go p.await()
@@ -253,6 +290,9 @@ func (p *process) read(from *os.File, longest time.Duration) {
 // wait returns what became of the orders.
 func (p *process) wait(ctx context.Context, patience time.Duration, report func(order.Progress)) (order.Result, error) {
 	defer p.kill()
+	if p.orders != nil {
+		defer p.orders.Close() // who writes need not wait for who does not read
+	}
 	defer func() { // the reader must not wait for us
 		go func() {
 			for range p.lines {

@@ -198,8 +198,8 @@ func (r *rig) ok(o *order.Orders) order.Result {
 	return got
 }
 
-func bring(names ...order.Named) *order.Orders { return &order.Orders{Bring: names} }
-func send(s order.Send) *order.Orders          { return &order.Orders{Send: &s} }
+func bring(names ...order.Named) *order.Orders { return &order.Orders{Bring: names, Turn: true} }
+func send(s order.Send) *order.Orders          { return &order.Orders{Send: &s, Turn: true} }
 
 // What is sent, from where it was brought in, and where it lands.
 func TestSelect(t *testing.T) {
