@@ -92,7 +92,9 @@ func (m *memory) Record(e notice.Event) error {
 		m.travels = append(m.travels, map[notice.Phase]string{notice.Queued: "queued", notice.Began: "began", notice.Arrived: "arrived"}[e.Travel.Phase])
 		return nil
 	}
+	m.mu.Lock() // an execd that was killed may still be at it
 	m.last = e
+	m.mu.Unlock()
 	return m.note("event " + string(e.Kind))
 }
 
