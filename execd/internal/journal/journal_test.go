@@ -138,7 +138,9 @@ func TestLife(t *testing.T) {
 		{Kind: notice.Travels, Travel: notice.Travel{Phase: notice.Queued}},
 		{Kind: notice.Travels, Travel: notice.Travel{Phase: notice.Began, Waited: 2 * time.Second}, Time: at.Add(time.Microsecond)},
 		{Kind: notice.Travels, Travel: notice.Travel{Phase: notice.Arrived}, Time: at.Add(2 * time.Microsecond)},
-		{Kind: notice.Executing}, {Kind: notice.Suspended}, {Kind: notice.Resumed},
+		{Kind: notice.Executing},
+		{Kind: notice.Suspended},
+		{Kind: notice.Resumed},
 		{Kind: notice.Travels, Travel: notice.Travel{Output: true, Phase: notice.Began}, Time: at.Add(3 * time.Microsecond)},
 		{Kind: notice.Travels, Travel: notice.Travel{Output: true, Phase: notice.Arrived}, Time: at.Add(4 * time.Microsecond)},
 	} {

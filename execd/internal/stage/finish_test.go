@@ -692,12 +692,14 @@ func TestOutputOfQueuedJob(t *testing.T) {
 	s.mend()
 	s.r.Output = &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 13, Err: errors.New("permission denied")}}}
 	s.r.advance(s.l, nil)
-	eventually(t, "stuck", func() bool { return s.r.Store.Stuck(s.l.task) != nil })
+	eventually(t, "stuck", func() bool {
+		s.l.mu.Lock() // it is told behind that
+		defer s.l.mu.Unlock()
+		return s.r.Store.Stuck(s.l.task) != nil
+	})
 	if why := s.r.Store.Stuck(s.l.task); why.Text != "output transfer: permission denied" || why.Errno != 13 || s.r.Store.State(s.l.task) != job.Over || s.accounting() != 0 {
 		t.Errorf("the task is %v, %+v, accounted %d times", s.r.Store.State(s.l.task), why, s.accounting())
 	}
-	s.l.mu.Lock() // it is told behind that
-	s.l.mu.Unlock()
 	s.wantTrace("sync", "output", "event warned")
 	if err := s.r.Store.Unstick(s.l.task); err != nil {
 		t.Fatal(err)
@@ -746,7 +748,7 @@ func TestOutputHook(t *testing.T) {
 	s.hasOutputHook()
 	s.r.Output = &sender{memory: s.memory, bytes: 70}
 	called := make(chan struct{})
-	s.hooks.run = func(ctx context.Context, n int, c hook.Call) hook.Result {
+	s.hooks.run = func(_ context.Context, n int, c hook.Call) hook.Result {
 		if n == 1 { // execd is killed meanwhile
 			close(called)
 			<-t.Context().Done()
