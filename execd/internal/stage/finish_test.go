@@ -645,6 +645,7 @@ type sender struct {
 	memory *memory
 	fails  []error
 	bytes  int64 // that it reports; 0: it reports nothing
+	queued bool  // it reports that it waits for its turn first
 	waits  chan struct{}
 	keeps  bool // slots, until it has arrived
 
@@ -658,6 +659,9 @@ func (o *sender) Arrived(*job.Task)     { o.arrived.Add(1) }
 func (o *sender) Leaves(*job.Task) (api.WhenOut, bool) { return api.OutExit, true }
 func (o *sender) Send(ctx context.Context, _ *job.Task, report func(base.Progress)) (err error) {
 	_ = o.memory.note("output")
+	if o.queued {
+		report(base.Progress{Queued: true})
+	}
 	if o.bytes > 0 {
 		report(base.Progress{Bytes: o.bytes, Files: 1})
 	}
@@ -746,7 +750,7 @@ func (s *scene) wantDelivered(n int, success bool, bytes int, text string) {
 func TestOutputHook(t *testing.T) {
 	s := newScene(t, &api.Work{Ad: "Cmd = \"/bin/true\"\n", Holder: "fetch"})
 	s.hasOutputHook()
-	s.r.Output = &sender{memory: s.memory, bytes: 70}
+	s.r.Output = &sender{memory: s.memory, bytes: 70, queued: true}
 	called := make(chan struct{})
 	s.hooks.run = func(_ context.Context, n int, c hook.Call) hook.Result {
 		if n == 1 { // execd is killed meanwhile
@@ -758,7 +762,7 @@ func TestOutputHook(t *testing.T) {
 	s.r.advance(s.l, nil)
 	<-called
 	s.wantDelivered(1, true, 70, "")
-	s.wantTravels("began", "arrived")
+	s.wantTravels("queued", "began", "arrived")
 	if s.r.Store.State(s.l.task) != job.Over || s.accounting() != 0 {
 		t.Errorf("the hook runs, and the task is %v, accounted %d times", s.r.Store.State(s.l.task), s.accounting())
 	}
