@@ -95,8 +95,8 @@ func (o *overlap) gaps(n int) (gaps []time.Duration, err error) {
 
 // instant parses what EPOCHREALTIME of bash is.
 func instant(text string) (time.Time, error) {
-	µs, err := strconv.ParseInt(strings.ReplaceAll(text, ".", ""), 10, 64)
-	return time.UnixMicro(µs), err
+	micro, err := strconv.ParseInt(strings.ReplaceAll(text, ".", ""), 10, 64)
+	return time.UnixMicro(micro), err
 }
 
 // configure gives an execd in root mode its hooks.conf.
