@@ -42,15 +42,17 @@ type landing struct {
 
 // send takes the output to where it belongs.
 func (w *worker) send() error {
-	if r, ok := recorded(w.orders.ID); ok && !w.orders.Discard {
+	r, arrived := recorded(w.orders.ID)
+	if arrived && !w.orders.Discard {
 		w.result = r
-		return w.cleanAll()
+		w.bytes.Store(r.Bytes)
+		w.files.Store(int64(r.Files))
 	}
 	if err := w.open(); err != nil {
 		return err
 	}
-	if w.orders.Discard {
-		return w.removeParts()
+	if arrived || w.orders.Discard {
+		return w.removeParts() // nobody else will do it
 	}
 	if !slices.ContainsFunc(w.landings, func(l *landing) bool { return l.committed }) {
 		if err := w.gather(); err != nil {
@@ -151,7 +153,7 @@ func (w *worker) openLanding(l *landing) error {
 		return nil
 	}
 	l.found = err == nil
-	return err
+	return fail("open", l.dir+"/"+w.partName(), err)
 }
 
 // openPart opens what an earlier attempt has left.
@@ -681,17 +683,6 @@ func (w *worker) record() error {
 	}
 	if err != nil {
 		return fail("write", order.FileResult, err)
-	}
-	return nil
-}
-
-// cleanAll removes what was left by an attempt whose output has arrived. What cannot be
-// is no reason to try again.
-func (w *worker) cleanAll() error {
-	w.bytes.Store(w.result.Bytes)
-	w.files.Store(int64(w.result.Files))
-	if w.open() == nil {
-		_ = w.removeParts()
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"paddock/execd/internal/sandbox/order"
 	"paddock/execd/internal/stage/exit"
 	"paddock/test/harness"
@@ -221,4 +223,25 @@ func TestDiscard(t *testing.T) {
 	if left, _ := filepath.Glob(r.home + "/.paddock-*"); len(left) != 0 {
 		t.Errorf("%q is left", left)
 	}
+}
+
+// What has arrived is not over before its traces are removed, however often that is tried.
+func TestTraces(t *testing.T) {
+	r := newRig(t)
+	if r.owner.UID == 0 {
+		t.Skip("needs a user who may not write everywhere")
+	}
+	r.put(r.files(), "a")
+	r.ok(send(order.Send{Select: order.All}))
+	r.put(r.home, ".paddock-"+r.id+".part/tree/")
+	for _, mode := range []os.FileMode{0o500, 0} {
+		r.must(os.Chmod(r.home, mode))
+		_, err := r.copy(send(order.Send{Select: order.All}))
+		if p, ok := errors.AsType[*exit.Permanent](err); !ok || p.Errno != int(unix.EACCES) {
+			t.Errorf("with mode %o got %v; want that it is denied", mode, err)
+		}
+	}
+	r.must(os.Chmod(r.home, 0o700))
+	r.ok(send(order.Send{Select: order.All}))
+	r.want(r.home, "a")
 }
