@@ -693,7 +693,10 @@ func (w *worker) removeParts() error {
 			continue
 		}
 		if err := w.removeAll(l.fd, w.partName()); err != nil {
-			return err
+			if f, ok := errors.AsType[*failure](err); ok && f.errno != 0 {
+				err = f.errno // of what in it is of no use without where it is
+			}
+			return fail("remove", l.dir+"/"+w.partName(), err)
 		}
 	}
 	return nil

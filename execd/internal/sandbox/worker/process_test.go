@@ -237,8 +237,8 @@ func TestTraces(t *testing.T) {
 	for _, mode := range []os.FileMode{0o500, 0} {
 		r.must(os.Chmod(r.home, mode))
 		_, err := r.copy(send(order.Send{Select: order.All}))
-		if p, ok := errors.AsType[*exit.Permanent](err); !ok || p.Errno != int(unix.EACCES) {
-			t.Errorf("with mode %o got %v; want that it is denied", mode, err)
+		if p, ok := errors.AsType[*exit.Permanent](err); !ok || p.Errno != int(unix.EACCES) || !strings.Contains(err.Error(), r.home+"/.paddock-") {
+			t.Errorf("with mode %o got %v; want that it is denied, and where", mode, err)
 		}
 	}
 	r.must(os.Chmod(r.home, 0o700))
