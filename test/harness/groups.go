@@ -68,6 +68,21 @@ func removeGroups(dir string) error {
 	return err
 }
 
+// GroupsLeft lists the control groups of runs that the execd of a directory has, or has
+// left.
+func GroupsLeft(dir string) (left []string, err error) {
+	name := groupsInLog(dir)
+	if !strings.HasPrefix(name, "paddock-") {
+		return nil, nil
+	}
+	tops, err := groupTops()
+	for _, top := range tops {
+		groups, _ := filepath.Glob(filepath.Join(top, name, "[0-9]*.[0-9]*"))
+		left = append(left, groups...)
+	}
+	return left, err
+}
+
 // groupTops returns the groups below which an execd that was started here makes
 // its own: in each hierarchy the top and the group of this process.
 func groupTops() ([]string, error) {
