@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"paddock/execd/api/accounting"
 )
 
 // loadWord makes of this binary what is run in a machine whose power will fail.
@@ -32,6 +34,7 @@ const (
 // marker is the job: one line in a file of everybody's, which no power cut
 // takes away once dd has returned. Jobs differ in length.
 const marker = `echo $JOB_ID.$SGE_TASK_ID | dd of=` + mounted + `/marks oflag=append conv=notrunc,fsync 2>/dev/null || exit 1
+test -z "$PADDOCK_SANDBOX" || seq $JOB_ID 9999 >o.$JOB_ID
 sleep 0.$((JOB_ID * 7 % 4))
 `
 
@@ -86,7 +89,7 @@ func power() error {
 	if found := findings(); found != "" {
 		return fmt.Errorf("execd -check when all has ended: %s", found)
 	}
-	for _, pattern := range []string{"spool/jobs/*", "spool/job_scripts/*", "spool/active_jobs/*", "spool/finished/*", "spool/corrupt/*", "spool/staging/[^.]*", "../tmp/*"} {
+	for _, pattern := range []string{"spool/jobs/*", "spool/job_scripts/*", "spool/active_jobs/*", "spool/finished/*", "spool/corrupt/*", "spool/staging/[^.]*", "spool/sandboxes/[^.]*", "../tmp/*", "../out/.[^.]*"} {
 		left, _ := filepath.Glob(filepath.Join(dir, pattern))
 		for _, path := range left {
 			listing, _ := command("ls", "-alRn", "--full-time", path)
@@ -100,6 +103,9 @@ func power() error {
 		}
 		say("sum %s %x", name, sha256.Sum256([]byte(text[:seen[i]])))
 		for line := range strings.Lines(text[seen[i]:]) {
+			if err := arrived(line); err != nil {
+				say("bad %v", err)
+			}
 			say("%s %s", name, strings.TrimSuffix(line, "\n"))
 		}
 	}
@@ -111,6 +117,24 @@ func power() error {
 		return err
 	}
 	return submitAll()
+}
+
+// arrived looks at the output of a job with a sandbox, whose accounting line says that it
+// has ended well.
+func arrived(line string) error {
+	r, err := accounting.Parse([]byte(line))
+	if err != nil || r.JobName != "s" || r.Failed != 0 {
+		return nil
+	}
+	var want strings.Builder
+	for n := r.JobNumber; n <= 9999; n++ {
+		fmt.Fprintln(&want, n)
+	}
+	path := fmt.Sprintf("%s/out/o.%d", mounted, r.JobNumber)
+	if got := read(path); got != want.String() {
+		return fmt.Errorf("%s has %d bytes; want %d", path, len(got), want.Len())
+	}
+	return os.Remove(path)
 }
 
 // endLine ends the last line of a file of which the power cut has left a piece.
@@ -246,8 +270,8 @@ func records() (int, error) {
 
 // submitAll submits jobs of all kinds until the power fails, and says each that
 // was acknowledged: its number, its kind and how many tasks it has. Of kind y
-// are those that may run again, of kind n those that may not; of kind h those
-// that are held, and then deleted.
+// are those that may run again, of kind n those that may not; of kind s those of
+// them with a sandbox; of kind h those that are held, and then deleted.
 func submitAll() error {
 	failed := make(chan error)
 	for worker := range 3 {
@@ -275,13 +299,15 @@ func submitOne(i int) error {
 		time.Sleep(20 * time.Millisecond)
 	}
 	kind, tasks, args := "n", 1, []string{"-r", "n"}
-	switch i % 5 {
+	switch i % 6 {
 	case 0, 3:
 		kind, args = "y", []string{"-r", "y"}
 	case 1:
 		tasks, args = 3, []string{"-r", "n", "-t", "1-3"}
 	case 2:
 		kind, args = "h", []string{"-r", "n", "-h"}
+	case 4:
+		kind, args = "s", []string{"-r", "n", "-stageout_to", mounted + "/out"}
 	}
 	out, err := asAlice("qsub", append(args, "-N", kind, "-terse", "-wd", "/tmp", "-o", "/dev/null", "-j", "y", mounted+"/marker.sh")...)
 	number, _, _ := strings.Cut(strings.TrimSpace(out), ".")

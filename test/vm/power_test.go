@@ -130,6 +130,7 @@ func (p *plant) prepare() {
 	content, root := filepath.Join(p.base, "content"), filepath.Join(p.base, "root")
 	for name, text := range map[string]string{
 		"content/pd/etc/queues/all.q": "qname all.q\nslots 4\ntmpdir " + mounted + "/tmp\n",
+		"content/pd/etc/hooks.conf":   "RESERVED_DISK = 0\n",
 		"content/marker.sh":           marker,
 		"content/marks":               "",
 		"root/init":                   powerScript, "root/bin/getent": getent, "root/etc/passwd": passwd, "root/etc/group": group,
@@ -150,6 +151,8 @@ func (p *plant) prepare() {
 	for _, err := range []error{
 		os.Symlink(mounted+programs, root+programs),
 		os.Mkdir(content+"/tmp", 0o755),
+		os.Mkdir(content+"/out", 0o755),
+		os.Chmod(content+"/out", 0o777),
 		os.Chmod(content+"/tmp", 0o1777|os.ModeSticky),
 		os.Chmod(content+"/marks", 0o666),
 		os.Chmod(root, 0o755),
