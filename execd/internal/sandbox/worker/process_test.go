@@ -64,7 +64,7 @@ func TestReports(t *testing.T) {
 			if test.script == "" {
 				r.Program += "-none"
 			}
-			r.Stall = 1500 * time.Millisecond
+			r.Stall, r.Grace = 1500*time.Millisecond, 500*time.Millisecond
 			got, err := r.copy(send(order.Send{Select: order.All}))
 			switch {
 			case test.says == "" && (err != nil || got.Bytes != 5):
@@ -93,6 +93,7 @@ func TestCancel(t *testing.T) {
 	for _, script := range []string{"", "trap '' TERM\n"} {
 		r := newRig(t)
 		begun := filepath.Join(r.home, "begun")
+		r.Grace = 500 * time.Millisecond
 		r.fake(script + "echo $$ >" + begun + "; while :; do sleep 1; done")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("deleted")

@@ -34,9 +34,9 @@ const Program = "execd-transfer"
 
 // Limits of time without any progress.
 const (
-	stall    = 2 * time.Minute
-	longest  = 2 * time.Hour   // of a worker that says that it waits
-	lastWait = 5 * time.Second // of a process that has said its last word, or was ended
+	stall   = 2 * time.Minute
+	longest = 2 * time.Hour   // of a worker that says that it waits
+	grace   = 5 * time.Second // see Runner.Grace
 )
 
 // Runner starts workers. The fields are set before first use.
@@ -45,6 +45,9 @@ type Runner struct {
 	Program string // path of execd-transfer
 	// Stall is how long nothing may happen before a worker is ended; 0: two minutes.
 	Stall time.Duration
+	// Grace is how long a process may live on that has said its last word, or was ended;
+	// 0: five seconds.
+	Grace time.Duration
 	// Pace is for orders with a turn; nil: they copy as fast as they can.
 	Pace *Pace
 }
@@ -171,6 +174,7 @@ type process struct {
 	ended  chan ending
 	stderr *tail
 	orders io.Closer // where it is told how fast it may be; nil: it is not
+	grace  time.Duration
 }
 
 // ending is that something has ended, and how.
@@ -197,7 +201,7 @@ func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Ord
 	}
 	defer theirs.Close()
 	ctx, kill := context.WithCancel(context.Background())
-	p := &process{kill: kill, lines: make(chan order.Line), bad: make(chan error, 1), ended: make(chan ending, 1), stderr: &tail{}}
+	p := &process{kill: kill, lines: make(chan order.Line), bad: make(chan error, 1), ended: make(chan ending, 1), stderr: &tail{}, grace: cmp.Or(r.Grace, grace)}
 	p.cmd = r.Starter.Command(ctx, owner.UID, owner.GID, asuser.GroupList(owner), "-run", r.Program, "copy")
 	p.cmd.Stdin, p.cmd.Stderr = bytes.NewReader(text), p.stderr
 	var theirOrders, orders *os.File
@@ -323,7 +327,7 @@ func (p *process) wait(ctx context.Context, patience time.Duration, report func(
 			return order.Result{}, err
 		case e := <-p.ended:
 			if lines != nil { // its last word may be on the way
-				if r := lastWord(lines); r != nil {
+				if r := p.lastWord(lines); r != nil {
 					p.ended <- e
 					return p.result(r)
 				}
@@ -339,8 +343,8 @@ func (p *process) wait(ctx context.Context, patience time.Duration, report func(
 }
 
 // lastWord reads what a process has said that is gone.
-func lastWord(lines <-chan order.Line) *order.Result {
-	timer := time.NewTimer(lastWait)
+func (p *process) lastWord(lines <-chan order.Line) *order.Result {
+	timer := time.NewTimer(p.grace)
 	defer timer.Stop()
 	for {
 		select {
@@ -357,7 +361,7 @@ func lastWord(lines <-chan order.Line) *order.Result {
 // end has a worker end, and waits for it for a moment.
 func (p *process) end() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
-	timer := time.NewTimer(lastWait)
+	timer := time.NewTimer(p.grace)
 	defer timer.Stop()
 	select {
 	case <-p.ended:
@@ -369,7 +373,7 @@ func (p *process) end() {
 
 // result returns the last word of a worker, after its end.
 func (p *process) result(r *order.Result) (order.Result, error) {
-	timer := time.NewTimer(lastWait)
+	timer := time.NewTimer(p.grace)
 	defer timer.Stop()
 	select {
 	case <-p.ended:
