@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -172,9 +173,22 @@ func (m *Manager) carry(ctx context.Context, q *turns, owner *user.User, t *job.
 		r, err = m.inTurn(ctx, q, owner, t, o, report)
 	}
 	if err == nil {
-		report(order.Progress{Bytes: r.Bytes, Total: r.Bytes, Files: r.Files})
+		report(order.Progress{Bytes: r.Bytes, Total: r.Bytes, Files: r.Files, Left: leftOut(&r)})
 	}
 	return err
+}
+
+// leftOut says what a transfer has left out, "" if that is nothing.
+func leftOut(r *order.Result) string {
+	switch {
+	case r.Skipped == 0:
+		return ""
+	case len(r.Skips) == 0:
+		return fmt.Sprintf("%d names are left out", r.Skipped)
+	case r.Skipped == 1:
+		return "the " + r.Skips[0] + " is left out"
+	}
+	return fmt.Sprintf("%d names are left out, first the %s", r.Skipped, r.Skips[0])
 }
 
 // inTurn has a worker carry out orders when there is a place for it.

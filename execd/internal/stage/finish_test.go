@@ -52,6 +52,7 @@ type memory struct {
 	mu      sync.Mutex
 	trace   []string
 	travels []string       // phases of transfers
+	warned  string         // the last that the journal was warned of
 	fails   map[string]int // how often what is written fails
 	last    notice.Event
 	flushed chan struct{}
@@ -94,6 +95,9 @@ func (m *memory) Record(e notice.Event) error {
 	}
 	m.mu.Lock() // an execd that was killed may still be at it
 	m.last = e
+	if e.Kind == notice.Warned {
+		m.warned = e.Text
+	}
 	m.mu.Unlock()
 	return m.note("event " + string(e.Kind))
 }
@@ -645,7 +649,8 @@ type sender struct {
 	memory *memory
 	fails  []error
 	bytes  int64 // that it reports; 0: it reports nothing
-	queued bool  // it reports that it waits for its turn first
+	left   string
+	queued bool // it reports that it waits for its turn first
 	waits  chan struct{}
 	keeps  bool // slots, until it has arrived
 
@@ -663,7 +668,7 @@ func (o *sender) Send(ctx context.Context, _ *job.Task, report func(base.Progres
 		report(base.Progress{Queued: true})
 	}
 	if o.bytes > 0 {
-		report(base.Progress{Bytes: o.bytes, Files: 1})
+		report(base.Progress{Bytes: o.bytes, Files: 1, Left: o.left})
 	}
 	if len(o.fails) > 0 {
 		err, o.fails = o.fails[0], o.fails[1:]
@@ -779,6 +784,18 @@ func TestOutputHook(t *testing.T) {
 	s.wantTrace("sync", "output", "hook ", "hook ", "event over", "ad", "told")
 	if runs := s.l.hooks.Runs(); len(runs) != 1 || runs[0].Hook != string(hook.OutputDone) {
 		t.Errorf("hooks of the run: %+v; want the one that has ended", runs)
+	}
+}
+
+// What is left out of the output is told of before its end.
+func TestLeftOut(t *testing.T) {
+	s := newScene(t, nil)
+	s.mend()
+	s.r.Output = &sender{memory: s.memory, bytes: 70, left: `the pipe "p" is left out`}
+	s.until()
+	s.wantTrace("sync", "output", "event warned", "event over", "told", "ad")
+	if want := `output: the pipe "p" is left out`; s.memory.warned != want {
+		t.Errorf("the event says %q; want %q", s.memory.warned, want)
 	}
 }
 

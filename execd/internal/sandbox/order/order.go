@@ -120,6 +120,8 @@ type Progress struct {
 	Files int   `json:"files"`
 	// Queued says that it waits for its turn: only execd knows.
 	Queued bool `json:"-"`
+	// Left says at the end, in one line, what was left out; "": nothing.
+	Left string `json:"-"`
 }
 
 // Line is what a process reports, at most once a second, and with Result at its end.
@@ -130,13 +132,16 @@ type Line struct {
 	Result *Result `json:"result,omitempty"`
 }
 
+// MaxSkips is how many names Skips of Result has.
+const MaxSkips = 20
+
 // Result is what became of the orders.
 type Result struct {
 	ID      string   `json:"id,omitempty"`
 	OK      bool     `json:"ok"`
 	Bytes   int64    `json:"bytes"`
 	Files   int      `json:"files"`
-	Skipped int      `json:"skipped,omitempty"` // neither files, directories nor links
+	Skipped int      `json:"skipped,omitempty"` // neither files, directories nor links, and to a URL no links either
 	Skips   []string `json:"skips,omitempty"`   // the first of them
 
 	Error     string `json:"error,omitempty"`

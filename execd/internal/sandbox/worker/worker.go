@@ -20,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -382,6 +383,10 @@ func (p *process) result(r *order.Result) (order.Result, error) {
 	if r.Bytes < 0 || r.Files < 0 || r.Skipped < 0 {
 		return order.Result{}, errNonsense
 	}
+	r.Skips = r.Skips[:min(len(r.Skips), order.MaxSkips)]
+	for i := range r.Skips {
+		r.Skips[i] = line(r.Skips[i])
+	}
 	if r.OK {
 		return *r, nil
 	}
@@ -413,12 +418,12 @@ func line(text string) string {
 	const most = 1000
 	text, _, _ = strings.Cut(text, "\n")
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
 	}, strings.ToValidUTF8(text, "?"))
-	return text[:min(len(text), most)]
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
 // tail keeps the beginning of what is written to it.

@@ -19,6 +19,7 @@ import (
 // who carries it out, by what it is ended before its time, and how it stands.
 type Transit struct {
 	transfer *exit.Transfer // nil: not begun
+	what     string         // it is
 
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc // guarded by mu; nil: none is under way
@@ -49,7 +50,7 @@ func (x *Transit) begin(f *End, t *exit.Transfer, what string, unwanted func() b
 			time.AfterFunc(after, func() { f.event(t.Reconnected) })
 		}
 	}
-	x.transfer = t
+	x.transfer, x.what = t, what
 }
 
 // start makes an attempt, in a goroutine of its own.
@@ -88,6 +89,11 @@ func (x *Transit) progress(f *End, p base.Progress) {
 	case !p.Queued && x.phase == notice.Queued:
 		x.shown.Since = time.Now()
 		x.enter(f, notice.Began, time.Since(x.queued))
+	}
+	if p.Left != "" {
+		text := x.what + ": " + p.Left
+		f.host.Log.Warn(fmt.Sprintf("job %v: %s", f.of, text))
+		f.notices.Happened(notice.Event{Kind: notice.Warned, Text: text})
 	}
 }
 

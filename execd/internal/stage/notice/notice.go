@@ -114,7 +114,7 @@ const (
 	Executing EventKind = "executing" // its process was started
 	Suspended EventKind = "suspended"
 	Resumed   EventKind = "resumed"
-	Warned    EventKind = "warned"    // a hook has something to say
+	Warned    EventKind = "warned"    // a hook or a transfer has something to say
 	Held      EventKind = "held"      // it could not be prepared, and waits for somebody to look
 	Postponed EventKind = "postponed" // it could not be prepared, and is tried again, or is nobody's to hold
 	Travels   EventKind = "travels"   // its files do, into its sandbox or out of it
