@@ -48,11 +48,13 @@ var lasting = map[unix.Errno]bool{
 	unix.ENODEV: true, unix.ENXIO: true, unix.EOVERFLOW: true, unix.EOPNOTSUPP: true,
 }
 
+// maxQuoted is how much of a path is shown.
+const maxQuoted = 300
+
 // quote returns a path for a message: names may have any bytes, and be long.
 func quote(path string) string {
-	const most = 300
-	if len(path) > most {
-		path = "..." + path[len(path)-most:]
+	if len(path) > maxQuoted {
+		path = "..." + path[len(path)-maxQuoted:]
 	}
 	return strconv.Quote(path)
 }

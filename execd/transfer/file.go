@@ -170,7 +170,7 @@ func (w *worker) copyData(to, from int, st *unix.Stat_t) error {
 	}
 	if !w.noClone {
 		if unix.IoctlFileClone(to, from) == nil {
-			w.bytes.Add(size)
+			w.bytes.Add(volume(st)) // as in the total: sizes of files with holes have no sum
 			return nil
 		}
 		w.noClone = true

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"paddock/execd/internal/sandbox/order"
 )
 
 // sum is what there is to be copied below a name.
@@ -87,9 +89,8 @@ func (w *worker) count(s *sum, st *unix.Stat_t) {
 
 // skip notes something that is neither a file nor a directory nor a link.
 func (w *worker) skip(st *unix.Stat_t, path string) {
-	const most = 20
 	w.result.Skipped++
-	if len(w.result.Skips) < most {
+	if len(w.result.Skips) < order.MaxSkips {
 		w.result.Skips = append(w.result.Skips, kinds[kind(st)]+" "+quote(path))
 	}
 }
@@ -136,7 +137,7 @@ func (w *worker) copyTree(s source, dir int, name string, staged *table) error {
 	if err != nil {
 		return fail("open", s.path, err)
 	}
-	c := copying{worker: w, start: s.path, as: name, staged: staged}
+	c := copying{worker: w, start: s.path, as: name, table: staged}
 	c.from, err = newWalker(fd, w.stay)
 	defer func() { c.from.close() }()
 	if err != nil {
@@ -157,18 +158,21 @@ func (w *worker) copyTree(s source, dir int, name string, staged *table) error {
 // the source, or above it as long as directories were not made yet.
 type copying struct {
 	*worker
-	start  string // path of the source's first directory
-	as     string // name of the destination's, which begins one directory above
-	from   *walker
-	to     *cursor
-	staged *table
+	start string // path of the source's first directory
+	as    string // name of the destination's, which begins one directory above
+	from  *walker
+	to    *cursor
+	table *table // of what was brought in
 }
 
+// path returns the path of a name here, "": of the directory itself, for messages. A tree
+// may be so deep that it would take longer to write the whole path of each of its files
+// than to copy them.
 func (c *copying) path(name string) string {
-	if name == "" {
-		return c.start + suffix(string(c.from.path))
+	if n := len(c.from.path); n > maxQuoted {
+		return string(c.from.path[n-maxQuoted-1:]) + suffix(name)
 	}
-	return c.start + "/" + c.from.of(name)
+	return c.start + suffix(string(c.from.path)) + suffix(name)
 }
 
 func suffix(path string) string {
@@ -176,6 +180,12 @@ func suffix(path string) string {
 		return ""
 	}
 	return "/" + path
+}
+
+// staged reports whether a name here was brought in and has not changed since; st is nil
+// for the directory itself.
+func (c *copying) staged(name string, st *unix.Stat_t) bool {
+	return c.table != nil && c.table.has(c.start+suffix(string(c.from.path))+suffix(name), st)
 }
 
 func (c *copying) run() error {
@@ -215,7 +225,7 @@ func (c *copying) run() error {
 				return err
 			}
 			continue
-		case c.staged.has(c.path(name), &st):
+		case c.staged(name, &st):
 			c.beat.Add(1)
 			continue
 		}
@@ -231,7 +241,7 @@ func (c *copying) run() error {
 // entered is called in a directory of the source.
 func (c *copying) entered() error {
 	c.beat.Add(1)
-	if c.staged.hasDir(c.path("")) {
+	if c.staged("", nil) {
 		return nil
 	}
 	return c.follow()
