@@ -197,12 +197,12 @@ vm:
 	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 40m -v -run '^TestMachine$$' ./test/vm
 
 # soak adds power cuts, in a machine as that of vm, the test that compares times, and all
-# steps of the tests that take every few.
+# steps and files of the tests that take a few.
 soak:
 	test/need $(NEED_VM) ip=iproute2
 	test/vm/vm setup
 	PADDOCK_SOAK=1 $(GOTEST) -count=1 -vet=off -run '^TestPassIsQuick$$' ./execd/internal/schedule
-	PADDOCK_SOAK=1 $(GOTEST) -count=1 -vet=off -timeout 30m -run 'Step$$' ./execd/internal/sandbox/worker ./execd/internal/daemon ./execd/transfer
+	PADDOCK_SOAK=1 $(GOTEST) -count=1 -vet=off -timeout 30m -run 'Step$$|^TestMany$$' ./execd/internal/sandbox/worker ./execd/internal/daemon ./execd/transfer
 	$(GOTEST) -count=1 -timeout 40m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 90m -v -run '^TestPowerCuts$$' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 

@@ -315,8 +315,14 @@ func TestDepth(t *testing.T) {
 
 // A sandbox may have many files.
 func TestMany(t *testing.T) {
-	const many = 3000
 	both(t, func(t *testing.T, r *rig, to string) {
+		many := 3000
+		switch {
+		case soak && to == r.home:
+			many = 1e6
+		case soak: // in memory
+			many = 1e5
+		}
 		r.mine(filepath.Join(r.files(), "d"))
 		for i := range many {
 			path := filepath.Join(r.files(), "d", fmt.Sprint(i))

@@ -61,9 +61,6 @@ func (r *rig) stepped(o *order.Orders, opens bool, at int, do func(pid int) unix
 	return reached, last
 }
 
-// soak is set where there is time to try every step with everything.
-var soak = os.Getenv("PADDOCK_SOAK") != ""
-
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
