@@ -147,11 +147,12 @@ func (o *overlap) travels(d *harness.Daemon) error {
 	return nil
 }
 
-// clear ends what is under way, and removes what has arrived.
+// clear ends what is under way, if anything is, and removes what has arrived.
 func (o *overlap) clear(d *harness.Daemon, job string) error {
-	if err := o.endAll(d, job); err != nil {
-		return err
+	if out, err := o.ours(d, "qdel", job).CombinedOutput(); err != nil && !strings.Contains(string(out), "does not exist") {
+		return fmt.Errorf("cannot delete job %s: %w\n%s", job, err, out)
 	}
+	// It has failed, as what is deleted has.
 	if out, err := o.ours(d, "qwait", job).CombinedOutput(); err != nil && len(out) == 0 {
 		return fmt.Errorf("qwait: %w", err)
 	}
@@ -341,7 +342,7 @@ func (o *overlap) memory() error {
 		if kb[i], err = harness.StatusField(d.PID(), "VmRSS"); err != nil {
 			return err
 		}
-		if err := o.clear(d, job); leave > 0 && err != nil {
+		if err := o.clear(d, job); err != nil {
 			return err
 		}
 	}
