@@ -831,7 +831,7 @@ func TestRecycle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{spool.FileConfig, spool.FileLock, spool.FilePID, spool.FileExitStatus, spool.FileUsage} {
+		for _, name := range []string{spool.FileConfig, spool.FileLock, spool.FilePID, spool.FileExitStatus, spool.FileUsage, spool.FileHooks} {
 			if err := d.WriteNew(name, []byte("1\n")); err != nil {
 				t.Fatal(err)
 			}

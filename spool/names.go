@@ -102,7 +102,7 @@ var Files = []File{
 	{FileKept, "execd", "execd", "when the directory stays for people, at the end", 0o600, ""},
 	{FileTasks, "execd", "execd", "jobs in which tasks were started, for each, replaced", 0o600, ""},
 	{FileAccounting, "execd", "execd", "tasks of jobs, at their end", 0o600, "after a power cut a task must not be accounted twice"},
-	{FileHooks, "execd", "execd", "jobs with hooks, scripts, an event log or mail, for each step, appended", 0o600, ""},
+	{FileHooks, "execd", "execd", "jobs with hooks, scripts, a sandbox, an event log or mail, for each step, appended", 0o600, ""},
 	{FileJobAd, "execd", "execd", "when a hook has changed the job, replaced", 0o600, ""},
 	{FileHookJobAd, "execd", "hooks of the job, whose owner's it is", "before the first hook or a job on a slot, replaced", 0o600, ""},
 	{FileHookSlotAd, "execd", "hooks of the job, whose owner's it is", "before the first hook or a job on a slot, replaced", 0o600, ""},

@@ -329,11 +329,11 @@ func (r *Root) Remove(d Dir) error {
 const maxSpares = 64
 
 // recycled are the files that may stay in a directory which is used again,
-// emptied. Every run has them. FileCheckpointed is none of them: a foreign
-// shepherd says something by leaving it empty.
+// emptied. Every run has them, or every run with a sandbox. FileCheckpointed is none of
+// them: a foreign shepherd says something by leaving it empty.
 var recycled = [...]string{
 	FileConfig, FileEnvironment, FilePEHostfile, FileLock, FileTrace, FilePID, FileJobPID, FileAddGrpID,
-	FileError, FileExitStatus, FileUsage,
+	FileError, FileExitStatus, FileUsage, FileHooks,
 }
 
 // Recycle is Remove for a directory whose run is over, except that the

@@ -114,7 +114,7 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 		l.steer.stopped, l.migrates = r.Launcher.Steered(run)
 		l.end.Slots = r.Queue.Adopt(t, r.Launcher.Since(run, t.Started))
 	case launch.NeverStarted:
-		if has, err := d.Has(spool.FileHooks); has && err == nil && l.hooks.Any() {
+		if noted, err := jobhook.Read(d); len(noted) > 0 && err == nil && l.hooks.Any() {
 			// It was being prepared: what is done is not done again.
 			l.at = prepares
 			l.end.Slots = r.Queue.Adopt(t, t.Started)
