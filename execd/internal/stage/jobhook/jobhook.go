@@ -60,8 +60,12 @@ type Plan struct {
 }
 
 // Any reports whether there is anything at all.
-func (p *Plan) Any() bool {
-	return p.Before != nil || p.Prepare != nil || p.Update != nil || p.Exit != nil || p.Output != nil || p.Pre != nil || p.Post != nil || p.StageIn || p.OnSlot
+func (p *Plan) Any() bool { return p.StageIn || p.readsAds() }
+
+// readsAds reports whether anybody reads the ads of the job and its slot: a hook, or the
+// job on a slot.
+func (p *Plan) readsAds() bool {
+	return p.Before != nil || p.Prepare != nil || p.Update != nil || p.Exit != nil || p.Output != nil || p.Pre != nil || p.Post != nil || p.OnSlot
 }
 
 // Hooks are those of one run.
@@ -407,8 +411,12 @@ func (x *Hooks) slotAd() *classad.Ad {
 	})
 }
 
-// Lend writes the ads of job and slot where hooks find them, and the job on a slot.
+// Lend writes the ads of job and slot where hooks find them, and the job on a slot, if
+// there are any.
 func (x *Hooks) Lend() error {
+	if !x.readsAds() {
+		return nil
+	}
 	a, err := x.JobAd()
 	if err != nil {
 		return err
