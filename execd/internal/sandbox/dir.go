@@ -122,12 +122,24 @@ func (m *Manager) fill(dir *os.File, project uint32, owner *user.User) error {
 	if err := isOwn(dir); err != nil {
 		return err
 	}
-	for _, name := range []string{order.DirFiles, order.DirSay} {
-		if err := m.makeOwners(dir, name, project, owner); err != nil {
-			return err
-		}
+	if err := m.makeOwners(dir, order.DirFiles, project, owner); err != nil {
+		return err
 	}
 	return dir.Chmod(modeOfSandbox)
+}
+
+// makeSay makes the directory in which the workers of a sandbox say what they have done.
+// Most sandboxes of a large array need none.
+func (m *Manager) makeSay(s *job.Sandbox, owner *user.User) error {
+	dir, err := openDir(s.Dir)
+	if err == nil {
+		defer dir.Close()
+		err = m.makeOwners(dir, order.DirSay, s.Project, owner)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot use sandbox %s: %w", s.Dir, err)
+	}
+	return nil
 }
 
 func (m *Manager) makeOwners(dir *os.File, name string, project uint32, owner *user.User) error {

@@ -245,6 +245,9 @@ func TestMake(t *testing.T) {
 	s := task.Start.Sandbox
 	r.asOwner(func() { r.must(os.WriteFile(filepath.Join(s.Files(), "mine"), nil, 0o600)) })
 	r.must(r.make(s, r.owner))
+	for range 2 {
+		r.must(r.makeSay(s, r.owner))
+	}
 	for name, want := range map[string]struct {
 		uid  int
 		mode uint32
@@ -310,6 +313,7 @@ func cmpOr(errs ...error) error {
 func TestRemove(t *testing.T) {
 	r := newRig(t)
 	task := r.made()
+	r.must(r.makeSay(task.Start.Sandbox, r.owner))
 	keep := filepath.Join(t.TempDir(), "keep")
 	r.must(os.WriteFile(keep, nil, 0o600))
 	r.asOwner(func() {

@@ -199,6 +199,9 @@ func (m *Manager) inTurn(ctx context.Context, q *turns, owner *user.User, t *job
 	}
 	defer done()
 	report(order.Progress{})
+	if err := m.makeSay(t.Start.Sandbox, owner); err != nil {
+		return order.Result{}, err
+	}
 	return m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, report)
 }
 
