@@ -11,6 +11,7 @@ const (
 	CauseResource    Cause = "resource"    // the kernel ended it: a limit, or no memory; 100
 	CauseLimit       Cause = "limit"       // it was ended since it exceeded a limit; 37
 	CauseDeleted     Cause = "deleted"     // somebody deleted it
+	CauseLease       Cause = "lease"       // nobody has renewed the lease of its claim; 112
 	CauseEvicted     Cause = "evicted"     // it had to leave its slot
 	CauseHeld        Cause = "held"        // the policy of its slot puts it on hold
 	CauseMigrated    Cause = "migrated"    // it goes on elsewhere; 24
@@ -19,6 +20,10 @@ const (
 	CauseLost        Cause = "lost"        // its shepherd died, or the host; 1, 19
 	CauseFailed      Cause = "failed"      // what is around it has failed: the other codes
 )
+
+// LeaseOver is the reason of a run that was ended with the lease of its claim, whoever of
+// execd and shepherd has ended it.
+const LeaseOver = "job was ended: the lease of its claim is over"
 
 // keyCause is the key of ours that says why a job has ended.
 const keyCause = "cause"
@@ -34,6 +39,8 @@ func (o *Outcome) Cause() Cause {
 	switch o.Failed {
 	case FailedEnforcedLimit:
 		return CauseLimit
+	case FailedLease:
+		return CauseLease
 	case FailedMigrating:
 		return CauseMigrated
 	case FailedRescheduling:

@@ -31,6 +31,8 @@ func TestCause(t *testing.T) {
 		{spool.Outcome{Usage: usage(9, spool.CauseResource), Failed: spool.FailedAfterJob}, spool.CauseResource},
 		{spool.Outcome{Usage: usage(9, spool.CauseDeleted)}, spool.CauseSignal}, // no shepherd knows
 		{spool.Outcome{Usage: usage(9, ""), Failed: spool.FailedEnforcedLimit}, spool.CauseLimit},
+		{spool.Outcome{Usage: usage(9, ""), Failed: spool.FailedLease}, spool.CauseLease},
+		{spool.Outcome{Failed: spool.FailedLease}, spool.CauseLease},
 		{spool.Outcome{Usage: usage(99<<8, ""), Failed: spool.FailedRescheduling}, spool.CauseAgain},
 		{spool.Outcome{Usage: usage(9, ""), Failed: spool.FailedMigrating}, spool.CauseMigrated},
 		{spool.Outcome{Usage: usage(0, ""), Failed: spool.FailedEpilog}, spool.CauseFailed},

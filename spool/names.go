@@ -8,7 +8,7 @@ package spool
 import "io/fs"
 
 // Files of a job directory. Names and bytes are Grid Engine's, except for the
-// last twelve, which only our own daemons know.
+// last thirteen, which only our own daemons know.
 const (
 	FileConfig       = "config"
 	FileEnvironment  = "environment"
@@ -28,6 +28,7 @@ const (
 	FileSignals      = "signals"
 	FileArgs         = "args"
 	FileSession      = "session"
+	FileLease        = "lease"
 	FileLost         = "lost"
 	FileKept         = "kept"
 	FileTasks        = "tasks"
@@ -98,6 +99,7 @@ var Files = []File{
 	{FileCheckpointed, "shepherd", "execd", "when the job ended to migrate", 0o644, ""},
 	{FileAboutToExit, "shepherd", "execd", "interactive jobs and PE tasks, before the exit code is sent", 0o644, ""},
 	{FileSession, "execd", "qrsh-session", "interactive jobs, replaced when a client comes back", 0o600, ""},
+	{FileLease, "execd", "shepherd, those of tasks too", "jobs under a claim with a lease, replaced at each renewal", 0o600, ""},
 	{FileLost, "shepherd", "execd", "while an interactive job is to be stopped for want of a client", 0o644, ""},
 	{FileKept, "execd", "execd", "when the directory stays for people, at the end", 0o600, ""},
 	{FileTasks, "execd", "execd", "jobs in which tasks were started, for each, replaced", 0o600, ""},

@@ -65,6 +65,7 @@ const (
 	FailedEnforcedLimit    = 37
 	FailedAddingGroup      = 38
 	FailedAfterJob         = 100 // assumedly: the job died of a signal
+	FailedLease            = 112 // of ours: the lease of its claim was over
 	failedPasswdFile       = 31
 	failedNoPasswdEntry    = 32
 	failedWrongPassword    = 33
@@ -81,7 +82,7 @@ func BlameOf(failed int) Blame { return BlameWith(failed, false) }
 // start: its shell, a binary without shell, or a script run by its first line.
 func BlameWith(failed int, named bool) Blame {
 	switch failed {
-	case FailedNone, FailedRemoved, FailedMigrating, FailedRescheduling:
+	case FailedNone, FailedRemoved, FailedMigrating, FailedRescheduling, FailedLease:
 		return BlameNone
 	case FailedBeforeStart, FailedSearchingShell:
 		if named {

@@ -51,6 +51,7 @@ var failedTexts = map[int]string{
 	38:  "adding supplementary group",
 	100: "assumedly after job",
 	111: "transferring output",
+	112: "lease of its claim is over",
 }
 
 // FailedText returns what the number in the field failed means, in Grid

@@ -85,6 +85,7 @@ type Table struct {
 	configured []conf.Queue       // guarded by mu; as Resize was told last
 	waiting    map[string]bool    // guarded by mu; queues that become partitionable, or cease to be, when nobody uses them
 	begun      bool               // guarded by mu; Manage was called
+	adopted    bool               // guarded by mu; all tasks of an earlier execd are in their slots
 	round      round              // guarded by mu
 	restless   *bool              // guarded by mu; nil: not known
 }

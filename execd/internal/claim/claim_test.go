@@ -2,6 +2,7 @@ package claim
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -25,10 +26,15 @@ import (
 type desk struct {
 	*testing.T
 	*Table
-	now  time.Time
-	root *spool.Root
-	idle []time.Duration // of claims until they had something to run
+	now   time.Time
+	root  *spool.Root
+	idle  []time.Duration // of claims until they had something to run
+	set   time.Duration   // by how much the clock was set
+	boots int             // of the host, from 0
 }
+
+// unasked is for renewals while nothing runs.
+func unasked(string) error { return errors.New("nothing runs") }
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
@@ -54,6 +60,7 @@ func (d *desk) again(policy string, boot time.Time) {
 	d.Table = NewTable([]conf.Queue{{Name: "a.q", Slots: 2}, {Name: "b.q", Slots: 1}}, "queue")
 	err := d.Manage(Options{
 		Host: "node", Boot: boot, Store: NewStore(d.root), Now: func() time.Time { return d.now },
+		Uptime: func() time.Duration { return time.Hour + d.now.Sub(noon) - d.set }, BootID: fmt.Sprintf("00000000-0000-0000-0000-%012d", d.boots),
 		Ad:    func(in *Info) *classad.Ad { return ad(d.T, "[SlotID = "+string(rune('0'+in.Slot.Number))+"]") },
 		Idled: func(t time.Duration) { d.idle = append(d.idle, t) }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
@@ -194,7 +201,7 @@ func TestClaimAndRelease(t *testing.T) {
 		t.Errorf("books %+v; want the slot back", books)
 	}
 	// CLAIM-ID: a released id is never valid again.
-	_, err = d.Order(g.ID, alice, func(n slot.Number) slot.Event { return slot.Renew{Claim: n} })
+	_, err = d.Renew(g.ID, alice, unasked)
 	d.refused("a released id", err, api.RefusedUnknown)
 }
 
@@ -255,7 +262,11 @@ func TestLease(t *testing.T) {
 	g := d.claim(Request{Slot: slot.Static(1), Lease: time.Minute})
 	slots := d.run(g, "7.1")
 	d.now = d.now.Add(50 * time.Second)
-	s, err := d.Order(g.ID, alice, func(n slot.Number) slot.Event { return slot.Renew{Claim: n} })
+	var told string
+	s, err := d.Renew(g.ID, alice, func(task string) error { told = task; return nil })
+	if want := (spool.Lease{Boot: d.o.BootID, End: time.Hour + 110*time.Second}); told != "7.1" || d.lent(g) != want {
+		t.Errorf("the shepherd of %q was told, and the lease is %v; want that of 7.1, and %v", told, d.lent(g), want)
+	}
 	if err != nil || s.Lease != time.Minute {
 		t.Fatalf("renewed: %+v, %v; want a minute", s, err)
 	}
@@ -459,7 +470,7 @@ func TestRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.now = d.now.Add(10 * time.Minute) // within its work life, and beyond its lease
+	d.now = d.now.Add(20 * time.Second)
 	d.again("", d.now)
 	if names := d.files(); len(names) != 2 {
 		t.Errorf("claims are %v; want the two that are good", names)
@@ -468,8 +479,11 @@ func TestRestart(t *testing.T) {
 	if len(slots) != 1 || d.place(3) != "Claimed/Busy" || d.place(1) != "Claimed/Idle" {
 		t.Fatalf("slot 1 is %s, slot 3 %s; want both claimed", d.place(1), d.place(3))
 	}
-	if s, err := d.Order(idle.ID, alice, func(n slot.Number) slot.Event { return slot.Renew{Claim: n} }); err != nil || s.Lease != time.Minute {
-		t.Errorf("the lease after the restart: %+v, %v; want a whole one", s, err)
+	if v, _ := d.Snapshot(slot.Static(1), false); v.Lease != time.Minute || v.Left != 40*time.Second {
+		t.Errorf("%v of the lease of %v are left after the restart; want 40 s of a minute", v.Left, v.Lease)
+	}
+	if s, err := d.Renew(idle.ID, alice, unasked); err != nil || s.Lease != time.Minute {
+		t.Errorf("renewed after the restart: %+v, %v; want a whole lease", s, err)
 	}
 	d.Deactivate(slots)
 	d.run(busy, "8.1")
@@ -491,7 +505,7 @@ func TestKeepFails(t *testing.T) {
 	if err := d.Keep(g.ID); err == nil || strings.Contains(err.Error(), g.ID.secret) {
 		t.Errorf("Keep returned %v; want an error without the secret", err)
 	}
-	_, err = d.Order(g.ID, alice, func(n slot.Number) slot.Event { return slot.Renew{Claim: n} })
+	_, err = d.Renew(g.ID, alice, unasked)
 	d.refused("a claim that is not on disk", err, api.RefusedUnknown)
 }
 
@@ -579,7 +593,7 @@ func TestFetchedWork(t *testing.T) {
 		t.Errorf("the claim had nothing to run for %v; want for no time, and then for 3 s", d.idle)
 	}
 	changed := d.Changed(slot.Static(1))
-	d.Withdraw(g.ID.String(), false, slot.Hold{Text: "no more work"})
+	d.Withdraw(g.ID.String(), slot.Hold{Text: "no more work"})
 	if did := d.carry(); did != "evicted" || d.place(1) != "Unclaimed/Idle" {
 		t.Errorf("did %q, slot 1 is %s; want the work evicted", did, d.place(1))
 	}
@@ -592,7 +606,7 @@ func TestFetchedWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.run(g, "8.1")
-	d.Withdraw(g.ID.String(), true, slot.Hold{Text: "no more work"})
+	d.Withdraw(g.ID.String(), slot.Hold{Text: "no more work"})
 	if did := d.carry(); !strings.HasSuffix(did, "kill 8.1") {
 		t.Errorf("did %q; want what runs killed when the claim has expired", did)
 	}
@@ -688,8 +702,9 @@ func TestAgeOverRestart(t *testing.T) {
 		const policy = "CLAIM_WORKLIFE = 1200\n"
 		d := newDesk(t, policy)
 		g := d.claim(Request{})
-		d.now = d.now.Add(by)
+		d.now, d.set = d.now.Add(by), by
 		d.again(policy, d.now)
+		d.Adopted()
 		v, ok := d.Snapshot(g.Slot, false)
 		if age := d.now.Sub(v.Made); !ok || v.ID != g.ID || age < 0 || age > 10*time.Minute {
 			t.Errorf("with the clock set by %v the claim is %+v, %v old", by, v.ID, age)

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -14,7 +15,7 @@ import (
 	"paddock/spool/spooltest"
 )
 
-// life is that of a claim of a program: made, used by one job and given back. It
+// life is that of a claim of a program: made, renewed, used by one job and given back. It
 // returns whether its holder knows that it is over.
 func (d *desk) life() (over bool, err error) {
 	g, err := d.Request(Request{Slot: slot.Static(1), Holder: "alice", By: alice, Lease: time.Minute})
@@ -24,6 +25,7 @@ func (d *desk) life() (over bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	_, refused := d.Renew(g.ID, alice, unasked) // it goes on with the lease that it has
 	d.Deactivate(d.run(g, "7.1"))
 	if _, err := d.Order(g.ID, alice, func(n slot.Number) slot.Event { return slot.Release{Claim: n} }); err != nil {
 		d.Fatal(err)
@@ -33,7 +35,7 @@ func (d *desk) life() (over bool, err error) {
 			err = d.File(e)
 		}
 	}
-	return err == nil, err
+	return err == nil, errors.Join(refused, err)
 }
 
 // Execd is killed at each step of a claim's life. The next one knows every claim that
@@ -52,6 +54,7 @@ func TestClaimCrashes(t *testing.T) {
 			d.T = t
 			d.now = d.now.Add(time.Second)
 			d.again("", d.now)
+			d.Adopted()
 			v, _ := d.Snapshot(slot.Static(1), false)
 			switch {
 			case over && !v.ID.Zero():
@@ -115,6 +118,7 @@ func TestClaimFaults(t *testing.T) {
 			d.run(alive, "8.1")
 			d.now = d.now.Add(time.Second)
 			d.again("", d.now)
+			d.Adopted()
 			if v, _ := d.Snapshot(slot.Static(1), false); !v.ID.Equal(alive.ID) || len(d.files()) != 1 {
 				t.Errorf("after a restart slot 1 is %+v, and there are files %v; want the claim that is alive", v, d.files())
 			}

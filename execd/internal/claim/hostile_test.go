@@ -43,7 +43,7 @@ func TestEvictionNamesItsOwnJob(t *testing.T) {
 			if err := d.Keep(g.ID); err != nil {
 				d.Fatal(err)
 			}
-			d.Withdraw(g.ID.String(), false, slot.Hold{Text: "no more work"})
+			d.Withdraw(g.ID.String(), slot.Hold{Text: "no more work"})
 		},
 	} {
 		d := newDesk(t, "RANK = TARGET.Wanted =?= true ? 1 : 0\nMaxJobRetirementTime = 3600\n")
@@ -228,9 +228,13 @@ func TestReasonOfTheEnd(t *testing.T) {
 		want string
 		code int
 	}{
-		{func(d *desk, g Granted) { d.Withdraw(g.ID.String(), false, slot.Hold{Text: "no more work"}) }, "no more work", int(slot.ReasonReleased)},
-		{func(d *desk, g Granted) { d.Withdraw(g.ID.String(), false, slot.Hold{Code: 19, Text: "its hook"}) }, "its hook", 19},
-		{func(d *desk, g Granted) { d.Withdraw(g.ID.String(), true, slot.Hold{Text: "its lease is over"}) }, "its lease is over", int(slot.ReasonReconnectFailed)},
+		{func(d *desk, g Granted) { d.Withdraw(g.ID.String(), slot.Hold{Text: "no more work"}) }, "no more work", int(slot.ReasonReleased)},
+		{func(d *desk, g Granted) { d.Withdraw(g.ID.String(), slot.Hold{Code: 19, Text: "its hook"}) }, "its hook", 19},
+		{func(d *desk, g Granted) {
+			d.Lend(g.ID, time.Minute, time.Hour)
+			d.now = d.now.Add(time.Minute)
+			d.Tick()
+		}, "its lease is over", int(slot.ReasonReconnectFailed)},
 		{func(d *desk, _ Granted) {
 			if _, err := d.Vacate([]slot.ID{slot.Static(1)}, true, slot.ReasonVacateCommand); err != nil {
 				d.Fatal(err)

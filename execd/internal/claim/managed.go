@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"paddock/classad"
@@ -14,6 +15,7 @@ import (
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/slot"
 	"paddock/internal/proc"
+	"paddock/spool"
 )
 
 // Options are for managed slots. The functions are called with locks held, and must not
@@ -24,6 +26,9 @@ type Options struct {
 	Store *Store    // nil: claims do not outlive execd
 	Log   *slog.Logger
 	Now   func() time.Time // nil: time.Now
+	// Uptime is for how long the host has been up, by which leases go; nil: proc.Uptime.
+	Uptime func() time.Duration
+	BootID string // the kernel's, of this boot
 	// Ad returns the ad of a slot; nil: an empty one.
 	Ad func(*Info) *classad.Ad
 	// JobOf returns, for policies, a running task that was started in a slot while that was
@@ -56,6 +61,9 @@ const plenty = 1 << 40
 func (o *Options) complete() {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Uptime == nil {
+		o.Uptime = proc.Uptime
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -171,7 +179,8 @@ type claim struct {
 	holder   string
 	by       By
 	priority int
-	lease    time.Duration
+	lease    time.Duration // 0: for ever
+	ends     time.Duration // by the uptime of the host; 0: never, or it waits for the slot
 	ad       *classad.Ad
 	made     time.Time
 
@@ -186,6 +195,8 @@ type claim struct {
 	why      string     // why its source has given it back; empty: it has not
 	hold     *slot.Hold // of the job that runs under it; nil: it is not put on hold
 	refused  error      // why a claim that waited was refused
+
+	file sync.Mutex // held while files that have its lease are written; before Table.mu
 }
 
 // Do is the kind of an Effect.
@@ -259,7 +270,7 @@ func (t *Table) reclaim(r *record) {
 		id: id, offered: r.Kind == offered, holder: r.Holder, by: By{UID: r.UID, Name: r.Holder}, priority: r.Priority,
 		lease: time.Duration(r.Lease) * time.Second, made: r.Since, stored: true, waited: r.Waiting,
 	}
-	if age := proc.Uptime() - r.SinceUp; r.SinceUp > 0 && age >= 0 { // else the host has been started anew
+	if age := t.o.Uptime() - r.SinceUp; r.SinceUp > 0 && age >= 0 { // else the host has been started anew
 		c.made = t.o.Now().Add(-age)
 	}
 	q, why := t.queues[r.Queue], "is not there any more"
@@ -283,9 +294,15 @@ func (t *Table) reclaim(r *record) {
 	}
 	if r.Partitionable {
 		if c.lease <= 0 || c.lease > slot.PartitionableLease {
-			c.lease = slot.PartitionableLease // which begins anew
+			c.lease = slot.PartitionableLease
 		}
-		q.part.space.Claim(t.o.Now(), c.holder, c.lease)
+	}
+	t.begin(c)
+	if l, err := spool.ParseLease([]byte(r.Ends)); err == nil && l.Boot == t.o.BootID && c.lease > 0 {
+		c.ends = l.End // else the host has been started anew, and nothing runs under it
+	}
+	if r.Partitionable {
+		q.part.space.Claim(t.o.Now(), c.holder, max(c.ends-t.o.Uptime(), 1))
 	}
 	t.restore(m, c, time.Time{}, slot.JobOf(c.ad), nil)
 	t.say(slog.LevelInfo, "claim %v: found after the restart: slot=%v holder=%s", id, m.slot.id(), c.holder)
@@ -326,8 +343,9 @@ func (t *Table) restore(m *managed, c *claim, begun time.Time, j slot.Job, endin
 		if c.offered {
 			saved.Kind = slot.Fetch
 		}
-		if c.lease > 0 {
-			saved.LeaseEnd = now.Add(c.lease)
+		saved.Held = !t.adopted
+		if c.ends > 0 {
+			saved.LeaseEnd = now.Add(c.ends - t.o.Uptime())
 		}
 	}
 	m.machine = slot.New(t.config(m, &saved, j), now)
@@ -598,6 +616,7 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 func (t *Table) arrived(c *claim) {
 	if c != nil && c.waiting {
 		c.waiting = false
+		t.begin(c)
 		t.effects = append(t.effects, Effect{Do: Rewrite, id: c.id})
 	}
 }
@@ -711,6 +730,7 @@ func (t *Table) Tick() (next time.Time) {
 	}
 	now := t.o.Now()
 	for _, m := range slices.Clone(t.managed) {
+		t.expire(m)
 		if at := m.machine.Next(); !at.IsZero() && !at.After(now) {
 			t.happen(m, slot.Evaluate{})
 			t.tidy(m)

@@ -259,7 +259,8 @@ func (t *Table) leftOvers(q *queue, r *Request) *Granted {
 		return nil
 	}
 	if cur := m.claims[m.machine.Current().Number]; cur != nil {
-		t.happen(m, slot.Renew{Claim: cur.number})
+		t.begin(cur)
+		t.count(cur)
 		return &Granted{ID: cur.id, Slot: m.slot.id(), Name: t.name(m.slot.id()), Lease: cur.lease, Ad: t.ad(m)}
 	}
 	whole := *r

@@ -42,6 +42,7 @@ func (d *desk) parted(policy string, queues []conf.Queue) {
 	d.Table = NewTable(queues, "queue")
 	err := d.Manage(Options{
 		Host: "node", Boot: d.now, Store: NewStore(d.root), Now: func() time.Time { return d.now }, Ad: partAd,
+		Uptime: func() time.Duration { return time.Hour + d.now.Sub(noon) }, BootID: "00000000-0000-0000-0000-000000000000",
 		Share: func(_ string, n int) slot.Resources {
 			return slot.Resources{Cpus: int64(n), Memory: int64(n) * 1000, Disk: int64(n) * 10000}
 		},
@@ -302,7 +303,7 @@ func TestFetchCarves(t *testing.T) {
 	}
 	d.run(g, "8.1")
 	d.Asking(g.Slot, true)
-	d.Withdraw(g.ID.String(), true, slot.Hold{Text: "no more work"})
+	d.Withdraw(g.ID.String(), slot.Hold{Text: "no more work"})
 	s := d.at(g.Slot)
 	d.Deactivate([]*Slot{s})
 	if got := d.slots(); got != "1:Unclaimed:2 1_1:Owner:2 2:Claimed:0" {
@@ -352,7 +353,7 @@ func TestLeftOvers(t *testing.T) {
 	}
 	// To renew it makes it no longer.
 	d.now = d.now.Add(slot.PartitionableLease - time.Minute)
-	if s, err := d.Order(rest.ID, alice, func(n slot.Number) slot.Event { return slot.Renew{Claim: n} }); err != nil || s.Lease != time.Minute {
+	if s, err := d.Renew(rest.ID, alice, unasked); err != nil || s.Lease != time.Minute {
 		t.Errorf("renewed: %+v, %v; want a minute left", s, err)
 	}
 	if _, err := d.Order(rest.ID, alice, func(n slot.Number) slot.Event { return slot.Release{Claim: n} }); err != nil {
@@ -527,7 +528,7 @@ func TestPartitionRestart(t *testing.T) {
 	}
 	d.Deactivate(parallel)
 	d.Deactivate(under)
-	d.Withdraw(busy.ID.String(), false, slot.Hold{Text: "no more work"})
+	d.Withdraw(busy.ID.String(), slot.Hold{Text: "no more work"})
 	if d.carry(); d.slots() != "1:Unclaimed:4 2:Claimed:0" || len(d.files()) != 0 {
 		t.Errorf("slots %s, files %v", d.slots(), d.files())
 	}
@@ -741,7 +742,7 @@ func (w *walk) step() {
 
 func (w *walk) release(g Granted) {
 	if _, err := w.Order(g.ID, alice, func(n slot.Number) slot.Event { return slot.Release{Claim: n} }); err != nil {
-		w.Withdraw(g.ID.String(), false, slot.Hold{Text: "no more work"})
+		w.Withdraw(g.ID.String(), slot.Hold{Text: "no more work"})
 	}
 }
 

@@ -28,8 +28,7 @@ const (
 	offered   = "fetch"
 )
 
-// record is a claim on disk: everything that cannot be found out again. The lease does not
-// run while execd is away, so it begins anew when the record is read.
+// record is a claim on disk: everything that cannot be found out again.
 type record struct {
 	Format int       `json:"format"`
 	ID     string    `json:"id"` // with its secret
@@ -41,11 +40,14 @@ type record struct {
 	Since  time.Time `json:"since"`
 	// SinceUp is the uptime of the host at Since. The next execd counts by it, since the
 	// clock may have been set.
-	SinceUp  time.Duration `json:"since_up,omitempty"`
-	Lease    int           `json:"lease,omitempty"` // seconds; 0: for ever
-	Priority int           `json:"priority,omitempty"`
-	Waiting  bool          `json:"waiting,omitempty"` // for the slot
-	Ad       string        `json:"ad,omitempty"`      // of the job that was claimed for, in old syntax
+	SinceUp time.Duration `json:"since_up,omitempty"`
+	Lease   int           `json:"lease,omitempty"` // seconds; 0: for ever
+	// Ends is when that is over, in the form of the file lease. In another life of the host
+	// it means nothing, and the lease begins anew.
+	Ends     string `json:"ends,omitempty"`
+	Priority int    `json:"priority,omitempty"`
+	Waiting  bool   `json:"waiting,omitempty"` // for the slot
+	Ad       string `json:"ad,omitempty"`      // of the job that was claimed for, in old syntax
 
 	Partitionable bool           `json:"partitionable,omitempty"` // the slot is, and others are carved out of it
 	Dynamic       int            `json:"dynamic,omitempty"`       // number of a dynamic slot

@@ -9,7 +9,6 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
-	"paddock/internal/proc"
 )
 
 // name returns the name of a slot in its ad.
@@ -153,6 +152,9 @@ func (t *Table) grant(m *managed, n slot.Number, r *Request, waiting bool) Grant
 		on: m, number: n, id: newID(t.o.Host, t.o.Boot.Unix(), t.seq), holder: r.Holder, by: r.By,
 		priority: r.Priority, lease: r.Lease, ad: r.Ad, made: t.o.Now(), waiting: waiting,
 	}
+	if !waiting {
+		t.begin(c)
+	}
 	m.claims[n] = c
 	id := m.slot.id()
 	t.say(slog.LevelInfo, "claim %v: made: slot=%v holder=%s waits=%t", c.id, id, c.holder, waiting)
@@ -165,12 +167,24 @@ func (t *Table) grant(m *managed, n slot.Number, r *Request, waiting bool) Grant
 func (t *Table) Keep(id ID) error {
 	t.mu.Lock()
 	c := t.byPublic(id.String())
-	store := t.o.Store
-	if c == nil || store == nil {
+	t.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	c.file.Lock()
+	defer c.file.Unlock()
+	return t.keep(c)
+}
+
+// keep is Keep. c.file is held, so that what is written last is what is so.
+func (t *Table) keep(c *claim) error {
+	t.mu.Lock()
+	id, store := c.id, t.o.Store
+	if c.over || store == nil {
 		t.mu.Unlock()
 		return nil
 	}
-	r, again := c.record(t.o.Now()), c.stored
+	r, again := t.record(c), c.stored
 	t.mu.Unlock()
 	err := store.put(id, r)
 	t.mu.Lock()
@@ -187,9 +201,10 @@ func (t *Table) Keep(id ID) error {
 }
 
 // record returns the record of a claim.
-func (c *claim) record(now time.Time) *record {
+func (t *Table) record(c *claim) *record {
+	age := t.o.Now().Sub(c.made)
 	r := record{
-		Queue: c.on.slot.Queue, Index: c.on.slot.Index, Kind: requested, Holder: c.holder, UID: c.by.UID, Since: c.made, SinceUp: proc.Uptime() - now.Sub(c.made),
+		Queue: c.on.slot.Queue, Index: c.on.slot.Index, Kind: requested, Holder: c.holder, UID: c.by.UID, Since: c.made, SinceUp: t.o.Uptime() - age,
 		Lease: int(c.lease / time.Second), Priority: c.priority, Waiting: c.waiting,
 		Partitionable: c.on.slot.isParent(), Dynamic: c.on.slot.Dynamic, Has: c.on.slot.has,
 	}
@@ -198,6 +213,9 @@ func (c *claim) record(now time.Time) *record {
 	}
 	if c.ad != nil {
 		r.Ad = c.ad.OldString()
+	}
+	if c.ends > 0 {
+		r.Ends = string(t.leaseOf(c).Append(nil))
 	}
 	return &r
 }
@@ -272,11 +290,7 @@ func (t *Table) Order(id ID, by By, event func(slot.Number) slot.Event) (State, 
 	if err != nil {
 		return State{}, err
 	}
-	e := event(c.number)
-	// A claim on a partitionable slot never lasts longer than its first lease.
-	if _, renews := e.(slot.Renew); !renews || !c.on.slot.isParent() {
-		t.happen(c.on, e)
-	}
+	t.happen(c.on, event(c.number))
 	s := c.state(t.o.Now())
 	t.tidy(c.on)
 	return s, nil
@@ -586,9 +600,8 @@ func (m *managed) fetched() (found *claim) {
 }
 
 // Withdraw gives back the claim of fetched work with a public id, for a reason that may be
-// a hold; a claim that has expired is lost. It reports whether the claim existed and its
-// source had not been told of its end.
-func (t *Table) Withdraw(public string, expired bool, why slot.Hold) bool {
+// a hold. It reports whether the claim existed and its source had not been told of its end.
+func (t *Table) Withdraw(public string, why slot.Hold) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.byPublic(public)
@@ -601,8 +614,6 @@ func (t *Table) Withdraw(public string, expired bool, why slot.Hold) bool {
 		c.hold = &why
 	}
 	switch {
-	case expired:
-		t.happen(m, slot.Lost{Claim: n})
 	case m.task != "" && m.under == n:
 		t.happen(m, slot.Release{Claim: n})
 	default:
@@ -704,6 +715,9 @@ func (t *Table) view(s *Slot, ads bool) View {
 	switch c := m.claims[cur.Number]; {
 	case c != nil && !c.waiting:
 		v.Holder, v.ID, v.Made, v.Promised = c.holder, c.id, c.made, c.promised != nil
+		if c.ends > 0 {
+			v.Lease, v.Left = c.lease, max(c.ends-t.o.Uptime(), 0)
+		}
 	case m.task != "":
 		v.Holder = t.holder
 	}

@@ -26,7 +26,9 @@ type View struct {
 	Holder string // "queue", "fetch", or a user; empty: nobody has claimed it
 	ID     ID     // of the claim; zero: execd's own
 	Made   time.Time
-	Task   string // that runs, as 12.1; empty: none
+	Lease  time.Duration // of the claim; 0: it lasts for ever
+	Left   time.Duration // of Lease
+	Task   string        // that runs, as 12.1; empty: none
 	// Ending says that the processes of the task are gone, and only its end is still to
 	// be reported.
 	Ending bool

@@ -362,7 +362,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.mail = mail.New(d.config.Current, host, log)
 	d.mail.Starter, d.mail.Account = d.launch.AsUser, d.service
 	d.book = account.New(o.Places.Accounting, d.store)
-	boot, err := launch.BootID()
+	boot, err := spool.BootID()
 	if err != nil {
 		return nil, err
 	}
@@ -393,7 +393,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.stages.SlotOf = d.slotOf(table)
 	d.slotAds = &slotAds{d: d, platform: ad.ThisPlatform(osRelease()), address: "<" + host + ">"}
 	d.queue = queue.New(queue.Options{
-		Slots: queue.Slots{JobAd: d.slotAds.jobAd, Look: d.gauge.Look, Evict: d.evict}, Sources: d.sources,
+		Slots: queue.Slots{JobAd: d.slotAds.jobAd, Look: d.gauge.Look, Evict: d.evict, Lease: d.stages.Lease}, Sources: d.sources,
 		Store: d.store, Claims: table, GIDs: gids, Cores: cores, Boot: boot,
 		Config: config, States: d.states, Log: log, Start: d.stages.Start, Suspend: d.stages.Suspend,
 		NeedLoad: func(bool) { d.configureLoad() },
@@ -417,7 +417,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		},
 	}
 	d.sources[slot.FetchHolder], d.sources[source.Users] = d.fetch, programs
-	if err := d.manageSlots(table); err != nil {
+	if err := d.manageSlots(table, boot); err != nil {
 		return nil, err
 	}
 	d.stages.Queue, d.sandboxes.Changed = d.queue, d.queue.Traffic
@@ -551,6 +551,7 @@ func (d *daemon) run(ctx context.Context) error {
 		stop()
 		return err
 	}
+	d.queue.Adopted()
 	if err := errors.Join(d.launch.SweepGroups(), d.launch.Sweep(d.config.Current().Queues)); err != nil {
 		d.log.Warn(err.Error())
 	}

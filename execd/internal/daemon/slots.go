@@ -266,9 +266,9 @@ func osRelease() string {
 }
 
 // manageSlots prepares the slots that others than the queue use.
-func (d *daemon) manageSlots(table *claim.Table) error {
+func (d *daemon) manageSlots(table *claim.Table, boot string) error {
 	err := table.Manage(claim.Options{
-		Host: d.host, Boot: d.began, Store: claim.NewStore(d.root), Log: d.log, Ad: d.slotAds.of,
+		Host: d.host, Boot: d.began, BootID: boot, Store: claim.NewStore(d.root), Log: d.log, Ad: d.slotAds.of,
 		JobOf:  func(task string) slot.Job { return d.queue.JobOf(task) },
 		Share:  d.slotAds.share,
 		Closed: d.states.Closed, Idled: d.counts.Idle,

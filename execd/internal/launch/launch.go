@@ -326,12 +326,3 @@ func executable(what, path string) error {
 	}
 	return nil
 }
-
-// BootID returns the kernel's id of this boot: processes of another are gone.
-func BootID() (string, error) {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil || len(b) < 36 {
-		return "", fmt.Errorf("cannot read boot id: %w", err)
-	}
-	return string(b[:36]), nil
-}

@@ -15,6 +15,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/slot"
+	"paddock/spool"
 )
 
 // Slots does what managed slots want with their jobs.
@@ -29,6 +30,9 @@ type Slots struct {
 	// Evict ends a task as an effect says: Stop, Kill or KillFamily. With a hold the task
 	// then waits in error. It may block, and is not called by two goroutines at once.
 	Evict func(t *job.Task, e claim.Effect, hold *claim.Effect)
+	// Lease has the shepherd of a task, or the one to come, go by the lease of its claim as
+	// that is now. It may block.
+	Lease func(t *job.Task) error
 }
 
 // managed is what the queue remembers about managed slots.
@@ -401,6 +405,52 @@ func (q *Queue) Order(id claim.ID, by claim.By, event func(slot.Number) slot.Eve
 	return slotsDo(q, func(t *claim.Table) (claim.State, error) { return t.Order(id, by, event) })
 }
 
+// Lease returns the lease of the claim with a public id; zero: it lasts for ever; false: it
+// is over.
+func (q *Queue) Lease(public string) (lease spool.Lease, ok bool) { return q.o.Claims.Lease(public) }
+
+// Adopted is called when all tasks that an earlier execd has left are in their slots: from
+// then on the leases of its claims end, and the policies of their slots count.
+func (q *Queue) Adopted() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.o.Claims.Adopted()
+	q.settle()
+}
+
+// Renew begins the lease of a claim anew. When it returns without an error that is on disk.
+func (q *Queue) Renew(id claim.ID, by claim.By) (claim.State, error) {
+	s, err := q.o.Claims.Renew(id, by, q.lease)
+	q.renewed()
+	return s, err
+}
+
+// Prolong is Renew for the claim of fetched work with a public id, whose lease is that of
+// its work, 0 for none, and begins at an uptime of the host.
+func (q *Queue) Prolong(public string, lease, since time.Duration) error {
+	err := q.o.Claims.Prolong(public, lease, since, q.lease)
+	q.renewed()
+	return err
+}
+
+// lease has the shepherd of a task go by the lease of its claim.
+func (q *Queue) lease(task string) error {
+	q.mu.Lock()
+	t := q.named(task)
+	q.mu.Unlock()
+	if t == nil {
+		return nil // it has ended
+	}
+	return q.o.Slots.Lease(t)
+}
+
+// renewed carries out what has become of a claim that was to be renewed.
+func (q *Queue) renewed() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.settle()
+}
+
 // Deactivate ends the job of a claim. The answer comes over the channel.
 func (q *Queue) Deactivate(id claim.ID, by claim.By, how slot.Deactivation) (<-chan api.Permit, error) {
 	return slotsDo(q, func(t *claim.Table) (<-chan api.Permit, error) { return t.DeactivateClaim(id, by, how) })
@@ -493,14 +543,19 @@ func (q *Queue) Snapshot(id slot.ID) (claim.View, bool) {
 	return v, ok
 }
 
-// Offer decides whether a slot accepts fetched work. If it does, the claim is on disk.
-func (q *Queue) Offer(id slot.ID, ad *classad.Ad) (claim.Granted, error) {
+// Offer decides whether a slot accepts fetched work. If it does, the claim is on disk, with
+// the lease of the work, 0 for none, which begins at an uptime of the host.
+func (q *Queue) Offer(id slot.ID, ad *classad.Ad, lease, since time.Duration) (claim.Granted, error) {
 	q.o.Slots.Look()
 	g, err := slotsDo(q, func(t *claim.Table) (claim.Granted, error) {
 		if why := q.blocked(time.Now()); why != "" { // it would be accepted, and not started
 			return claim.Granted{}, api.Refusef(api.RefusedShutdown, "%s", why)
 		}
-		return t.Offer(id, ad)
+		g, err := t.Offer(id, ad)
+		if err == nil {
+			t.Lend(g.ID, lease, since)
+		}
+		return g, err
 	})
 	if err != nil {
 		return g, err
@@ -537,12 +592,11 @@ func (q *Queue) Begin(id slot.ID, j *job.Job) error {
 }
 
 // Withdraw gives back the claim of fetched work with a public id, for a reason that may be
-// a hold; a claim that has expired is lost. It reports whether the claim existed and had
-// not been taken.
-func (q *Queue) Withdraw(public string, expired bool, why slot.Hold) bool {
+// a hold. It reports whether the claim existed and had not been taken.
+func (q *Queue) Withdraw(public string, why slot.Hold) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	there := q.o.Claims.Withdraw(public, expired, why)
+	there := q.o.Claims.Withdraw(public, why)
 	q.settle()
 	return there
 }

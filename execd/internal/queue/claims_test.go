@@ -259,7 +259,7 @@ func TestNoWorkWhileNothingIsStarted(t *testing.T) {
 		if v, ok := b.q.Snapshot(id); !ok || !v.Closed {
 			t.Errorf("%s: slot 1 is %+v; want it closed", what, v)
 		}
-		if g, err := b.q.Offer(id, work); api.RefusalOf(err) != api.RefusedShutdown || !strings.Contains(err.Error(), what) {
+		if g, err := b.q.Offer(id, work, 0, 0); api.RefusalOf(err) != api.RefusedShutdown || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s: work is offered: %+v, %v; want it refused for that", what, g, err)
 		}
 		again()
@@ -268,7 +268,7 @@ func TestNoWorkWhileNothingIsStarted(t *testing.T) {
 			t.Errorf("%s, and not any more: slot 1 is %+v; want it open", what, v)
 		}
 	}
-	if _, err := b.q.Offer(id, work); err != nil {
+	if _, err := b.q.Offer(id, work, 0, 0); err != nil {
 		t.Error(err)
 	}
 }

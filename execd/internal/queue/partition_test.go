@@ -188,12 +188,12 @@ func TestNothingCarvedTwice(t *testing.T) {
 		})
 		others.Go(func() {
 			for range 25 {
-				g, err := b.q.Offer(slot.Static(1), work(1+i))
+				g, err := b.q.Offer(slot.Static(1), work(1+i), 0, 0)
 				if err != nil {
 					continue
 				}
 				b.q.Asking(g.Slot, true)
-				b.q.Withdraw(g.ID.String(), false, slot.Hold{Text: "no more work"})
+				b.q.Withdraw(g.ID.String(), slot.Hold{Text: "no more work"})
 				b.q.Asking(g.Slot, false)
 			}
 		})

@@ -146,7 +146,6 @@ var (
 	releaseOnce   = event(func(n slot.Number) slot.Event { return slot.Release{Claim: n} })
 	suspendClaim  = event(func(n slot.Number) slot.Event { return slot.Suspend{Claim: n} })
 	continueClaim = event(func(n slot.Number) slot.Event { return slot.Continue{Claim: n} })
-	renewOnce     = event(func(n slot.Number) slot.Event { return slot.Renew{Claim: n} })
 )
 
 // release gives a slot back. When it returns, the claim does not survive a restart.
@@ -158,11 +157,21 @@ func (s *Server) release(ctx context.Context, c job.Caller, req *api.ClaimOrder)
 	return state, err
 }
 
+// renewOnce renews a lease.
+func (s *Server) renewOnce(c job.Caller, req *api.ClaimOrder) (api.ClaimState, error) {
+	id, by, err := order(c, req.ID)
+	if err != nil {
+		return api.ClaimState{}, err
+	}
+	state, err := s.Queue.Renew(id, by)
+	return stateOf(state), err
+}
+
 // renew renews a lease. With Await it delays the reply while the claim waits for its
 // slot.
 func (s *Server) renew(ctx context.Context, c job.Caller, req *api.ClaimOrder) (api.ClaimState, error) {
 	if !req.Await {
-		return renewOnce(s, ctx, c, req)
+		return s.renewOnce(c, req)
 	}
 	id, by, err := order(c, req.ID)
 	if err != nil {
@@ -180,7 +189,7 @@ func (s *Server) renew(ctx context.Context, c job.Caller, req *api.ClaimOrder) (
 			return api.ClaimState{}, err
 		}
 		if !waits || enough {
-			return renewOnce(s, ctx, c, req)
+			return s.renewOnce(c, req)
 		}
 		select {
 		case <-changed:

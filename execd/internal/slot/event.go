@@ -84,8 +84,16 @@ type (
 	// Release gives a claim back. The job that runs under it is killed.
 	Release struct{ Claim Number }
 
-	// Renew begins the lease of a claim anew.
-	Renew struct{ Claim Number }
+	// Renew gives a claim a lease, of which something is left, in the place of the one that
+	// it had. One that waits for the slot has all of it left when it gets that.
+	Renew struct {
+		Claim Number
+		Lease time.Duration // 0: for ever
+		Left  time.Duration
+	}
+
+	// Settle ends that nothing happens by time or policy, see Saved.
+	Settle struct{}
 
 	// Lost ends a claim whose holder no longer knows it, as the end of its lease does.
 	Lost struct{ Claim Number }

@@ -108,7 +108,7 @@ func (e FetchEnded) happen(m *Machine) {
 func (m *Machine) accept(j Job, d Decision) {
 	c := m.role(d.Claim)
 	again := m.place.State == Claimed && c == m.cur
-	c.kind, c.holder, c.job, c.rank, c.lease = Fetch, FetchHolder, j, m.rank(j), 0
+	c.kind, c.holder, c.job, c.rank, c.lease, c.leaseEnd = Fetch, FetchHolder, j, m.rank(j), 0, time.Time{}
 	switch {
 	case again:
 		m.about(Accepted, c, noReason)

@@ -80,7 +80,7 @@ func walk(t testing.TB, data []byte) *bench {
 		case 17:
 			e = Release{number()}
 		case 18:
-			e = Renew{number()}
+			e = Renew{number(), time.Duration(next(100)) * time.Second, time.Duration(next(100)) * time.Second}
 		case 19:
 			e = []Event{Suspend{number()}, Continue{number()}, OnDemand{next(2) == 1}}[next(3)]
 		case 20:

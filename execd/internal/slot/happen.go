@@ -299,10 +299,17 @@ func (m *Machine) MayActivateAgain(now time.Time) bool {
 }
 
 func (e Renew) happen(m *Machine) {
-	if c := m.role(e.Claim); c != nil && c.lease > 0 && !c.since.IsZero() {
-		c.leaseEnd = m.now.Add(c.lease)
+	c := m.role(e.Claim)
+	if c == nil {
+		return
+	}
+	c.lease, c.leaseEnd = e.Lease, time.Time{}
+	if c.lease > 0 && !c.since.IsZero() {
+		c.leaseEnd = m.now.Add(e.Left)
 	}
 }
+
+func (Settle) happen(m *Machine) { m.held = false }
 
 func (e Lost) happen(m *Machine) {
 	switch c := m.role(e.Claim); c {

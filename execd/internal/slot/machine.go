@@ -86,6 +86,7 @@ type Machine struct {
 	demand       bool // work on demand runs beside it
 	leaving      Reason
 	lost         bool // the holder of the claim that ends no longer knows it
+	held         bool // until Settle
 	atReap       remembered
 	stop         ladder
 
@@ -143,8 +144,10 @@ func (m *Machine) Handle(now time.Time, e Event) []Action {
 		return m.actions
 	}
 	e.happen(m)
-	m.deadlines()
-	m.evaluate()
+	if !m.held {
+		m.deadlines()
+		m.evaluate()
+	}
 	m.ads = ads{}
 	return m.actions
 }
@@ -217,6 +220,9 @@ type Saved struct {
 	LeaseEnd    time.Time
 	Begun       time.Time // zero: nothing runs
 	Ending      *Ending   // of the job; nil: nobody has asked for it
+	// Held says that nothing happens by time or policy before Settle: it is not known yet
+	// what runs.
+	Held bool
 }
 
 // Ending is how far the end of a job has been forced.
@@ -234,6 +240,7 @@ type Hold struct {
 
 func (m *Machine) restore(s *Saved, job Job) {
 	c := m.cur
+	m.held = s.Held
 	c.kind, c.holder, c.since, c.activated, c.lease, c.leaseEnd = s.Kind, s.Holder, s.Since, s.Activations, s.Lease, s.LeaseEnd
 	c.job = job
 	m.place = Place{Claimed, Idle}

@@ -66,6 +66,9 @@ func (m *Machine) due(t time.Time) bool { return !t.IsZero() && !m.now.Before(t)
 // Next returns when Evaluate is due, unless something happens before. It is zero
 // when nothing depends on time.
 func (m *Machine) Next() time.Time {
+	if m.held {
+		return time.Time{}
+	}
 	var next time.Time
 	soonest := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {

@@ -17,7 +17,7 @@ const (
 	ReasonRequeue                                 // the job goes back to its queue
 	ReasonCannotActivate                          // no longer used
 	ReasonShepherdError                           // the shepherd failed
-	ReasonReconnectFailed                         // the agent did not find the shepherd again
+	ReasonReconnectFailed                         // the lease of the claim is over: the agent did not find the shepherd again
 	ReasonDeactivated                             // the holder ended the activation
 	ReasonVacateCommand                           // an administrator asked for it
 	ReasonPreemptPolicy                           // PREEMPT was true
@@ -61,7 +61,7 @@ const HoldByPolicy = 21
 var reasonWords = [reasons]string{
 	"a policy of the job", "a policy of the queue", "the agent of the holder failed", "the job could not be started",
 	"a user asked for it", "the job goes back to its queue", "the claim cannot be activated", "the shepherd failed",
-	"the shepherd was not found again", "the holder ended the job", "an administrator asked for it", "PREEMPT is true",
+	"its lease is over", "the holder ended the job", "an administrator asked for it", "PREEMPT is true",
 	"execd failed", "execd shuts down", "the host is being drained", "slots are being joined", "the host goes to sleep",
 	"the holder released the claim", "a job of higher RANK came", "a job of better priority came",
 	"the virtual machine failed", "the container failed", "the queue asked for it", "the job was removed",

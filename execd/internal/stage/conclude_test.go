@@ -207,6 +207,30 @@ func TestConclude(t *testing.T) {
 			name: "had crashed when it was to leave for good", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Reason: "r", Usage: asked(0, ran(139, 11))},
 			evicted: &job.Want{Slot: true}, fate: job.FateDone, failed: 100, exit: 139, reason: "r",
 		},
+		{
+			name: "its lease is over", out: spool.Outcome{Failed: 100, Blame: spool.BlameJob, Usage: asked(9, ran(137, 9))},
+			evicted: &job.Want{Slot: true, Code: int(slot.ReasonReconnectFailed)}, fate: job.FateDone, failed: 112, exit: 137, reason: spool.LeaseOver,
+		},
+		{
+			name: "its lease is over, and it ends in good order", out: spool.Outcome{Usage: asked(9, ran(0, 0))},
+			evicted: &job.Want{Slot: true, Code: int(slot.ReasonReconnectFailed)}, fate: job.FateDone, failed: 112, reason: spool.LeaseOver,
+		},
+		{
+			name: "it has ended before its lease", out: spool.Outcome{Usage: asked(0, ran(3, 0))},
+			evicted: &job.Want{Slot: true, Code: int(slot.ReasonReconnectFailed)}, fate: job.FateDone, exit: 3,
+		},
+		{
+			name: "its lease is over before it began", out: spool.Outcome{},
+			evicted: &job.Want{Slot: true, Code: int(slot.ReasonReconnectFailed)}, fate: job.FateDone, failed: 112, reason: spool.LeaseOver, notInJob: true,
+		},
+		{
+			name: "its shepherd has seen that its lease is over", out: spool.Outcome{Failed: 112, Reason: spool.LeaseOver, Usage: asked(9, ran(137, 9))}, rerun: api.RerunYes,
+			fate: job.FateDone, failed: 112, exit: 137, reason: spool.LeaseOver,
+		},
+		{
+			name: "so has execd, after it", out: spool.Outcome{Failed: 112, Reason: spool.LeaseOver, Usage: asked(9, ran(137, 9))},
+			evicted: &job.Want{Slot: true, Code: int(slot.ReasonReconnectFailed)}, fate: job.FateDone, failed: 112, exit: 137, reason: spool.LeaseOver,
+		},
 		{name: "no shepherd", out: spool.ShepherdDied(false, nil), rerun: api.RerunYes, fate: job.FateRequeue, faulty: true, failed: 1, reason: "shepherd died before it wrote its pid", notInJob: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

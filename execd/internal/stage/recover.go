@@ -112,6 +112,7 @@ func (r *Runner) recoverTask(t *job.Task) (*life, error) {
 	case launch.Lives:
 		// execd may have ended before it asked the shepherd: steerable looks.
 		l.steer.stopped, l.migrates = r.Launcher.Steered(run)
+		l.steer.begun = true
 		l.end.Slots = r.Queue.Adopt(t, r.Launcher.Since(run, t.Started))
 	case launch.NeverStarted:
 		if noted, err := jobhook.Read(d); len(noted) > 0 && err == nil && l.hooks.Any() {

@@ -318,7 +318,7 @@ func (r *Runner) order(l *life) (*launch.Order, error) {
 
 // launch starts the shepherd.
 func (r *Runner) launch(l *life) error {
-	pid, err := r.Launcher.Start(l.task.RunID())
+	pid, err := r.fork(l)
 	if err != nil {
 		return r.refuse(l, err, false)
 	}

@@ -21,6 +21,7 @@ type steering struct {
 	asking  sync.Mutex // held while the shepherd is told, which waits for the disk; before mu
 	kill    bool       // guarded by asking; the job was to be killed before
 	stopped bool       // guarded by asking; the shepherd was told to stop the job last
+	begun   bool       // guarded by asking; the shepherd was started, with the lease of the time
 
 	mu    sync.Mutex
 	up    bool          // guarded by mu, changed with asking; there is a shepherd
@@ -168,6 +169,11 @@ func (r *Runner) steerable(l *life) {
 	l.steer.up = true
 	l.steer.tell()
 	l.steer.mu.Unlock()
+	if l.found {
+		if err := r.setLease(l); err != nil { // the claim was renewed, and the run not, when execd was killed
+			r.Log.Error(err.Error())
+		}
+	}
 	want := r.Store.Want(l.task)
 	switch {
 	case !l.found || want == nil:

@@ -64,6 +64,8 @@ type parent struct {
 	inbox     control.Inbox
 	held      control.Held
 	cancelled bool // it is not to begin
+	expired   bool // it is ended with its lease
+	unleased  bool // its lease counts no more
 	migrating bool // it is to go on elsewhere
 	arena     bool // there is a checkpoint
 
@@ -161,7 +163,7 @@ func (p *parent) run() (code int) {
 	}()
 	var err error
 	mask := control.Mask()
-	p.loop = reap.Loop{Child: -1, Report: -1, Memory: -1, Session: -1, Notes: -1}
+	p.loop = reap.Loop{Child: -1, Report: -1, Memory: -1, Session: -1, Notes: -1, Lease: -1}
 	if p.loop.Signals, err = unix.Signalfd(-1, &mask, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK); err == nil {
 		err = reap.Subreaper()
 	}
@@ -204,6 +206,9 @@ func (p *parent) events(w reap.Woken) {
 	}
 	if w.Notes {
 		overhear(p.loop.Notes)
+	}
+	if w.Lease {
+		p.leaseDue()
 	}
 	if w.Ended && p.loop.Child >= 0 {
 		p.on(event{what: phase.Ended})
@@ -256,6 +261,9 @@ func (p *parent) elapsed(which timer) {
 		p.job.deliver(unix.SIGKILL)
 	case timerMemory:
 		p.checkMemory(p.job.memoryChecks)
+	case timerLease:
+		p.job.forget()
+		p.job.deliver(unix.SIGKILL)
 	}
 }
 

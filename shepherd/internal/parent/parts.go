@@ -65,6 +65,9 @@ func (p *parent) next() phase.Event {
 // cancel ends a run whose job has not begun and is not wanted any more.
 func (p *parent) cancel() {
 	p.outcome = phase.Cancelled
+	if p.expired {
+		p.results.blame(spool.FailedLease, spool.LeaseOver)
+	}
 	if p.migrating {
 		p.log.Line("got SIGMIGR before job start")
 		p.results.checkpointed(p.arena, p.foreign)

@@ -61,7 +61,13 @@ func (p *parent) prepare(launched error) event {
 		return event{what: phase.Refused, fail: u}
 	}
 	traceUnheeded(p.log, p.config)
-	if err = p.settings.read(p.config); err == nil {
+	if err = p.readLease(); errors.Is(err, spool.ErrSyntax) {
+		return refuse(spool.FailedReadConfig, err)
+	}
+	if err == nil {
+		err = p.settings.read(p.config)
+	}
+	if err == nil {
 		err = p.results.write(spool.FilePID, unix.Getpid())
 	}
 	if err != nil {

@@ -40,6 +40,7 @@ func (p *parent) signals() {
 					p.log.Line(err.Error())
 				}
 			}
+			p.findLease()
 			list, err := p.inbox.Take()
 			if err != nil {
 				p.log.Line("error reading signal file: " + err.Error())

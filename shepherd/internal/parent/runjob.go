@@ -151,6 +151,7 @@ func (p *parent) collect() {
 	for which := range p.timers {
 		p.timers.stop(timer(which))
 	}
+	p.endLease()
 	// While the first process was not waited for, its number cannot be
 	// another group's.
 	_ = unix.Kill(-p.job.PID, unix.SIGKILL)
@@ -281,6 +282,9 @@ func (p *parent) closeJob() {
 // which it asks for something.
 func (p *parent) assess() {
 	switch {
+	case p.expired:
+		p.results.blame(spool.FailedLease, spool.LeaseOver)
+		return
 	case p.job.overdue:
 		p.results.blame(spool.FailedEnforcedLimit, "job was killed: it ran longer than its limit h_rt, "+seconds(p.hard))
 		return

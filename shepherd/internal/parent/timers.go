@@ -18,6 +18,7 @@ const (
 	timerCheckpoint              // the next checkpoint is due
 	timerHangup                  // the job has had time to heed the loss of its client
 	timerMemory                  // the kernel has had time to kill a process
+	timerLease                   // the job has had time to end with its lease
 	timerCount
 )
 

@@ -33,6 +33,7 @@ type Loop struct {
 	Memory  int // descriptor that can be read when the job's memory has run out
 	Session int // our end of the socket to qrsh-session
 	Notes   int // pipe of what procedures say, while nobody but us reads it
+	Lease   int // timer that can be read when the lease of the run may be over
 
 	PID int // of the job's process
 
@@ -63,6 +64,7 @@ type Woken struct {
 	Memory  bool // the job's memory has run out
 	Session bool // qrsh-session has said something, or is gone
 	Notes   bool // a procedure has said something to nobody
+	Lease   bool // the lease of the run may be over
 	Ended   bool // the job's process has ended
 	Beside  bool // a command beside it has ended
 	Orphan  bool // a signal of Go's own came, most likely SIGCHLD for an orphan
@@ -73,15 +75,16 @@ type Woken struct {
 // limit has passed. A child that was reparented to the shepherd ends a wait by
 // SIGCHLD, which Go leaves unblocked.
 func (l *Loop) Wait(limit time.Duration) (Woken, error) {
-	room := [8]unix.PollFd{
+	room := [9]unix.PollFd{
 		{Fd: int32(l.Signals), Events: unix.POLLIN},
 		{Fd: int32(l.Report), Events: unix.POLLIN},
 		{Fd: int32(l.Child), Events: unix.POLLIN},
 		{Fd: int32(l.Memory), Events: unix.POLLIN},
 		{Fd: int32(l.Session), Events: unix.POLLIN},
 		{Fd: int32(l.Notes), Events: unix.POLLIN},
+		{Fd: int32(l.Lease), Events: unix.POLLIN},
 	}
-	fds := room[:6]
+	fds := room[:7]
 	for _, c := range l.beside {
 		fds = append(fds, unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN})
 	}
@@ -106,8 +109,9 @@ func (l *Loop) Wait(limit time.Duration) (Woken, error) {
 		Memory:  fds[3].Revents != 0,
 		Session: fds[4].Revents != 0,
 		Notes:   fds[5].Revents != 0,
+		Lease:   fds[6].Revents != 0,
 	}
-	for _, fd := range fds[6:] {
+	for _, fd := range fds[7:] {
 		w.Beside = w.Beside || fd.Revents != 0
 	}
 	return w, nil

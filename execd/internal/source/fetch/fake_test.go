@@ -54,6 +54,10 @@ type fakeSlot struct {
 
 	partitionable bool
 	left          int // of its Cpus
+
+	lease time.Duration // of its claim; 0: for ever
+	ends  *time.Timer   // nil: it was not given one
+	until time.Time
 }
 
 func newSlots(numbers ...int) *fakeSlots {
@@ -123,6 +127,9 @@ func (f *fakeSlots) Snapshot(id slot.ID) (claim.View, bool) {
 	snap.Ad = s.ad()
 	if s.Fetched {
 		snap.Holder, snap.ID = slot.FetchHolder, whole(s.Claim)
+		if s.lease > 0 {
+			snap.Lease, snap.Left = s.lease, time.Until(s.until)
+		}
 	}
 	return snap, true
 }
@@ -167,7 +174,30 @@ func (f *fakeSlots) locked(id slot.ID, change func(*fakeSlot)) {
 
 func (f *fakeSlots) Asking(slot.ID, bool) {}
 
-func (f *fakeSlots) Offer(id slot.ID, work *classad.Ad) (claim.Granted, error) {
+func (f *fakeSlots) Prolong(public string, lease, _ time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, s := range f.slots {
+		if s.Fetched && s.Claim == public {
+			f.locked(id, func(s *fakeSlot) { f.lend(s, lease) })
+			return nil
+		}
+	}
+	return errors.New("there is no such claim")
+}
+
+// lend gives the claim of a slot a lease. f.mu is held.
+func (f *fakeSlots) lend(s *fakeSlot, lease time.Duration) {
+	if s.ends != nil {
+		s.ends.Stop()
+	}
+	s.lease, s.until = lease, time.Now().Add(lease)
+	if public := s.Claim; lease > 0 {
+		s.ends = time.AfterFunc(lease, func() { f.drop(public, "expired", slot.Hold{Text: "its lease is over"}) })
+	}
+}
+
+func (f *fakeSlots) Offer(id slot.ID, work *classad.Ad, lease, _ time.Duration) (claim.Granted, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.slots[id]
@@ -194,6 +224,7 @@ func (f *fakeSlots) Offer(id slot.ID, work *classad.Ad) (claim.Granted, error) {
 	f.note("slot %v: claimed %s", id, s.Claim)
 	f.locked(id, func(s *fakeSlot) {
 		s.State, s.Activity, s.Fetched = "Claimed", "Idle", true
+		f.lend(s, lease)
 	})
 	return claim.Granted{Slot: id, Ad: s.ad(), ID: whole(s.Claim)}, nil
 }
@@ -216,10 +247,7 @@ func (f *fakeSlots) Begin(id slot.ID, j *job.Job) error {
 	return nil
 }
 
-func (f *fakeSlots) Withdraw(public string, expired bool, why slot.Hold) bool {
-	if expired {
-		return f.drop(public, "expired", why)
-	}
+func (f *fakeSlots) Withdraw(public string, why slot.Hold) bool {
 	return f.drop(public, "withdrawn", why)
 }
 
@@ -254,6 +282,7 @@ func (f *fakeSlots) drop(public, word string, why slot.Hold) bool {
 		return false
 	}
 	f.note("slot %v: %s: %s", id, word, why.Text)
+	f.lend(s, 0)
 	e := claim.Eviction{Slot: id, Reason: why.Text, Code: why.Code, Subcode: why.Subcode, Ad: s.ad(), ID: whole(s.Claim), Work: s.work}
 	if s.job != nil {
 		e.Job = s.job.Number

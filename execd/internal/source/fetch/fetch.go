@@ -239,7 +239,7 @@ func (l *Layer) leave(ctx context.Context, id slot.ID) {
 		case !ok || !s.Fetched() || again:
 			return
 		case idle(&s) && !starting:
-			l.o.Slots.Withdraw(s.ID.String(), false, because("the slot fetches no work any more"))
+			l.o.Slots.Withdraw(s.ID.String(), because("the slot fetches no work any more"))
 			return
 		}
 		sleep(ctx, 0, changed, nil, nil)

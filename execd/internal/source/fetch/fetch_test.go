@@ -262,7 +262,7 @@ func TestStdin(t *testing.T) {
 		if want := "SlotID = 1\nState = \"Claimed\"\nActivity = \"Idle\"\nPublicClaimId = \"<h>#1#1#...\"\n"; slotAd != want {
 			t.Errorf("the slot's ad is\n%s\nwant\n%s", slotAd, want)
 		}
-		b.slots.Withdraw("<h>#1#1#...", false, slot.Hold{Text: "somebody wants it"})
+		b.slots.Withdraw("<h>#1#1#...", slot.Hold{Text: "somebody wants it"})
 		synctest.Wait()
 		evict := b.hooks.of(hook.EvictClaim)[0]
 		job += "VacateReason = \"somebody wants it\"\n"
@@ -723,7 +723,7 @@ func TestBrokenWhileRecorded(t *testing.T) {
 			}
 			b.hooks.fetch = once(sized("a"))
 			b.o.Limits = func() job.Limits {
-				b.slots.Withdraw("<h>#1#1#...", true, slot.Hold{Text: "somebody has vacated the slot"})
+				b.slots.Withdraw("<h>#1#1#...", slot.Hold{Text: "somebody has vacated the slot"})
 				return job.Limits{}
 			}
 			b.start()
@@ -744,7 +744,7 @@ func TestBrokenBeforeTurn(t *testing.T) {
 		b.hooks.fetch = once(adOf("a"))
 		b.slots.waits = true
 		stop := b.start()
-		b.slots.Withdraw("<h>#1#1#...", true, slot.Hold{Text: "the host is being drained"})
+		b.slots.Withdraw("<h>#1#1#...", slot.Hold{Text: "the host is being drained"})
 		synctest.Wait()
 		if n := len(b.o.Store.Claimed()); n != 0 {
 			t.Errorf("%d jobs are left", n)
@@ -1017,7 +1017,7 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// However short a lease is, it is renewed at most once a second, which is told once for
+// However short a lease is, it is renewed at most twice a second, which is told once for
 // each work; and what is not renewed has no more than its lease.
 func TestShortLease(t *testing.T) {
 	knobs := allHooks + "KW_HOOK_RENEW_CLAIM = $(HOOK)\nFetchWorkDelay = State == \"Claimed\" && Activity == \"Idle\" ? 0 : 300\n"
@@ -1029,13 +1029,13 @@ func TestShortLease(t *testing.T) {
 		told   int           // that the lease is short
 		over   time.Duration // when it is over; 0: it is not
 	}{
-		{1, hook.Result{}, 10, 1, 0},
-		{2, hook.Result{}, 10, 1, 0},
+		{1, hook.Result{}, 21, 1, 0},
+		{2, hook.Result{}, 15, 0, 0},
 		{3, hook.Result{}, 10, 0, 0},
 		{6, hook.Result{}, 5, 0, 0},
 		{1, fails, 1, 1, time.Second},
-		{2, fails, 2, 1, 2 * time.Second},
-		{6, fails, 2, 0, 6 * time.Second},
+		{2, fails, 3, 0, 2 * time.Second},
+		{6, fails, 4, 0, 6 * time.Second},
 	}
 	for _, tt := range tests {
 		in(t, knobs, []int{1}, func(t *testing.T, b *bench) {

@@ -217,7 +217,7 @@ func TestHandedOutAgain(t *testing.T) {
 			time.Sleep(time.Second)
 			lose(b)
 			b.delete(t, "1")
-			b.slots.Withdraw("<h>#1#1#...", false, slot.Hold{Text: "somebody wants the slot"})
+			b.slots.Withdraw("<h>#1#1#...", slot.Hold{Text: "somebody wants the slot"})
 			synctest.Wait()
 			if got := b.evictions(); len(got) != 1 {
 				t.Fatalf("%s: EVICT_CLAIM is told %v", name, got)
@@ -272,7 +272,7 @@ func TestSlotsHaveOtherNumbers(t *testing.T) {
 		if !renewed {
 			t.Error("RENEW_CLAIM is not asked about the work in the slot that has another number")
 		}
-		b.slots.Withdraw(claims[3], false, slot.Hold{Text: "somebody wants it"})
+		b.slots.Withdraw(claims[3], slot.Hold{Text: "somebody wants it"})
 		synctest.Wait()
 		if got := b.evictions(); len(got) != 2 || got["slot 3"] != "somebody wants it" {
 			t.Errorf("EVICT_CLAIM is told %v; want of the work in the slot that has another number", got)
@@ -345,7 +345,7 @@ func TestWorkUnderAnotherClaim(t *testing.T) {
 		b.slots.evicted = b.Evicted
 		b.o.Store.OnDelete(b.Deleting)
 		b.start()
-		b.slots.Withdraw("<h>#2#1#...", false, slot.Hold{Text: "somebody wants it"})
+		b.slots.Withdraw("<h>#2#1#...", slot.Hold{Text: "somebody wants it"})
 		synctest.Wait()
 		if got := b.evictions(); got["a"] != "somebody wants it" {
 			t.Errorf("EVICT_CLAIM is told %v; want of a", got)

@@ -7,9 +7,11 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/internal/ad"
+	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/source"
+	"paddock/internal/proc"
 )
 
 // renewAgain is after how long a renewal is tried again that has failed.
@@ -17,7 +19,7 @@ const renewAgain = 5 * time.Second
 
 // renewPace is the least time from the end of one renewal to the next: an ad may ask
 // for any lease, and each renewal is a process.
-const renewPace = time.Second
+const renewPace = 500 * time.Millisecond
 
 // notKnown is the exit status of RENEW_CLAIM that says that nobody waits for the
 // work any more.
@@ -44,34 +46,54 @@ func renewal(lease time.Duration) (after time.Duration, late bool) {
 	return after, false
 }
 
+// lease is the lease of work in the slot: none, unless it has a hook that renews it.
+func (w *worker) lease(work *classad.Ad) time.Duration {
+	if w.layer.o.HookTable().Hook(w.keyword, hook.RenewClaim) == nil {
+		return 0
+	}
+	return lease(w.layer.o.Config().Knobs, work)
+}
+
 // renew keeps the claims of fetched work alive while there is a hook RENEW_CLAIM:
-// it runs at a third of the lease, or every second if that is less. Exit status 0
-// renews, 1 says that the work is not wanted any more, and whatever else happens is a
-// failure that is tried again until the lease is over, and for the last time then. It
-// returns when ctx is done or the slot gone.
+// it runs at a third of the lease, or every half second if that is less. Exit status 0
+// renews from when it was called, 1 says that the work is not wanted any more, and whatever
+// else happens is a failure that is tried again until the slot ends the claim with its
+// lease. It returns when ctx is done or the slot gone.
 func (w *worker) renew(ctx context.Context) {
 	l := w.layer
-	var of *fetched       // whose lease the times are of
-	var renewed time.Time // when its lease has begun
-	var told bool         // that its lease is too short
-	var due time.Time     // when the hook is to be called
+	var of *fetched   // whose lease is renewed
+	var told bool     // that it is too short
+	var due time.Time // when the hook is to be called
 	for ctx.Err() == nil {
 		changed := l.o.Claims.Changed(w.slot)
 		slot, ok := l.o.Slots.Snapshot(w.slot)
 		if !ok {
 			return
 		}
-		h := l.o.HookTable().Hook(w.keyword, hook.RenewClaim)
-		c := l.work.under(slot.ID.String())
-		if h == nil || c == nil || !slot.Fetched() || slot.State != "Claimed" {
+		public := slot.ID.String()
+		c := l.work.under(public)
+		if c == nil || !slot.Fetched() || slot.State != "Claimed" {
 			of = nil
 			sleep(ctx, 0, changed, w.renewal, nil)
 			continue
 		}
-		now, term := time.Now(), lease(l.o.Config().Knobs, c.ad)
+		term := w.lease(c.ad)
+		if (term == 0) != (slot.Lease == 0) { // the hook was configured meanwhile, or is not any more
+			if err := l.o.Slots.Prolong(public, term, proc.Uptime()); err != nil {
+				l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: %v", w.slot, err))
+				sleep(ctx, renewAgain, changed, w.renewal, nil)
+			}
+			continue
+		}
+		if term == 0 {
+			of = nil
+			sleep(ctx, 0, changed, w.renewal, nil)
+			continue
+		}
+		now := time.Now()
 		after, late := renewal(term)
 		if c != of { // each work has a lease of its own, also under the same claim
-			of, renewed, due, told = c, now, now.Add(after), false
+			of, told, due = c, false, now.Add(max(after-slot.Lease+slot.Left, 0))
 		}
 		if late && !told {
 			told = true
@@ -81,30 +103,53 @@ func (w *worker) renew(ctx context.Context) {
 			sleep(ctx, wait, changed, w.renewal, nil)
 			continue
 		}
-		r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: ad.Stdin(c.ad, slot.Ad), Label: fmt.Sprintf("slot %v", w.slot)})
-		if ctx.Err() != nil {
-			return
-		}
-		now = time.Now()
-		why := failure(&r, h)
-		switch {
-		case why == "" && r.Status == 0:
-			renewed, due = now, now.Add(after)
-			continue
-		case why == "" && r.Status == notKnown:
-			due = now.Add(renewAgain) // it may take a while to end
-			l.o.Slots.Withdraw(slot.ID.String(), false, because("its hook says that nobody waits for it"))
-			continue
-		case why == "":
-			why = fmt.Sprintf("exit status %d", r.Status)
-		}
-		left := renewed.Add(term).Sub(now)
-		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: hook %s of %s: %s: lease=%v left=%v", w.slot, hook.RenewClaim, w.keyword, why, term, max(left, 0).Round(time.Second)))
-		if left > 0 {
-			due = now.Add(max(min(renewAgain, left), renewPace))
-			continue
-		}
-		due = now.Add(renewAgain) // as above
-		l.o.Slots.Withdraw(slot.ID.String(), true, because("its lease is over"))
+		due = w.renewOnce(ctx, c, &slot, term)
 	}
+}
+
+// renewOnce calls the hook about the work that has a slot, and returns when to call it again.
+func (w *worker) renewOnce(ctx context.Context, c *fetched, slot *claim.View, term time.Duration) time.Time {
+	l, public := w.layer, slot.ID.String()
+	h := l.o.HookTable().Hook(w.keyword, hook.RenewClaim)
+	if h == nil {
+		return time.Now()
+	}
+	began, since := time.Now(), proc.Uptime()
+	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: ad.Stdin(c.ad, slot.Ad), Label: fmt.Sprintf("slot %v", w.slot)})
+	if ctx.Err() != nil {
+		return began
+	}
+	now := time.Now()
+	why := failure(&r, h)
+	switch {
+	case why == "" && r.Status == 0:
+		err := l.o.Slots.Prolong(public, term, since)
+		if err == nil {
+			after, _ := renewal(term)
+			return later(began.Add(after), now.Add(renewPace))
+		}
+		why = err.Error()
+	case why == "" && r.Status == notKnown:
+		l.o.Slots.Withdraw(public, because("its hook says that nobody waits for it"))
+		return now.Add(renewAgain) // it may take a while to end
+	case why == "":
+		why = fmt.Sprintf("exit status %d", r.Status)
+	}
+	var left time.Duration
+	if s, ok := l.o.Slots.Snapshot(w.slot); ok && s.ID.String() == public {
+		left = s.Left
+	}
+	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: hook %s of %s: %s: lease=%v left=%v", w.slot, hook.RenewClaim, w.keyword, why, term, left.Round(time.Second)))
+	again := max(min(renewAgain, left/2), renewPace)
+	if again >= left { // the lease ends first
+		again = left + renewAgain
+	}
+	return now.Add(again)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

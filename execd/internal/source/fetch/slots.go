@@ -1,6 +1,8 @@
 package fetch
 
 import (
+	"time"
+
 	"paddock/classad"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
@@ -31,18 +33,23 @@ type Slots interface {
 	//
 	// What it returns is that claim, which is the same as before when an idle one is used
 	// again, and the slot where the work is to be started: the one that was asked for, or
-	// the dynamic one that was carved out of it.
-	Offer(on slot.ID, work *classad.Ad) (claim.Granted, error)
+	// the dynamic one that was carved out of it. It has the lease of the work, 0 for none,
+	// which begins at an uptime of the host; at its end what runs is killed at once, and
+	// Evicted is told.
+	Offer(on slot.ID, work *classad.Ad, lease, since time.Duration) (claim.Granted, error)
+	// Prolong gives the claim with a public id another lease, as Offer does. After an error,
+	// as when it cannot be written to disk, it has the one that it had.
+	Prolong(public string, lease, since time.Duration) error
 	// Begin has a job run, the only task of it, in a slot whose claim an Offer has
 	// made or kept: at once, or when what was preempted for it is gone. From then on
 	// the job is like any other. After an error it will not be started.
 	Begin(on slot.ID, j *job.Job) error
 	// Withdraw gives the claim of fetched work with a public id back: no more work
 	// came, or the work could not be started. The slot goes over Preempting to Owner,
-	// and Evicted is told why, with the code of a hold if there is one. If it has expired,
-	// what runs is killed at once. It does nothing when there is no such claim any more, or
-	// it is broken already, and reports whether there was one.
-	Withdraw(public string, expired bool, why slot.Hold) bool
+	// and Evicted is told why, with the code of a hold if there is one. It does nothing when
+	// there is no such claim any more, or it is broken already, and reports whether there was
+	// one.
+	Withdraw(public string, why slot.Hold) bool
 }
 
 // Claims is where slots and claims are; what Slots says of locks holds for it, too.

@@ -14,6 +14,7 @@ import (
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/user"
+	"paddock/internal/proc"
 )
 
 // worker asks for work for one slot.
@@ -147,7 +148,7 @@ func (w *worker) run(ctx context.Context) {
 			continue
 		}
 		if slot.Fetched() && slot.Closed && idle(&slot) {
-			l.o.Slots.Withdraw(slot.ID.String(), false, because("the slot is closed"))
+			l.o.Slots.Withdraw(slot.ID.String(), because("the slot is closed"))
 			continue
 		}
 		if slot.Ending && !slot.Full && l.o.Config().Knobs.Bool("FETCH_WORK_AHEAD", false) {
@@ -369,7 +370,7 @@ func (w *worker) note(failure string) {
 // giveBack gives back a claim of fetched work that has nothing to run.
 func (w *worker) giveBack(reason string) {
 	if s, ok, starting := w.layer.look(w.slot); ok && !starting && s.Fetched() && idle(&s) {
-		w.layer.o.Slots.Withdraw(s.ID.String(), false, because(reason))
+		w.layer.o.Slots.Withdraw(s.ID.String(), because(reason))
 	}
 }
 
@@ -463,7 +464,7 @@ func (w *worker) accept(ctx context.Context, c *fetched, slot *claim.View, id st
 	if ctx.Err() != nil && c.job == nil {
 		return claim.Granted{}, errors.New("the slot fetches no work any more")
 	}
-	held, err := l.o.Slots.Offer(w.slot, l.offered(c, owner))
+	held, err := l.o.Slots.Offer(w.slot, l.offered(c, owner), w.lease(c.ad), proc.Uptime())
 	same := c.job != nil && held.Slot == c.slot && held.ID.String() == c.id
 	if c.job != nil && (err != nil || !same) {
 		l.forget(c, "")
@@ -474,7 +475,7 @@ func (w *worker) accept(ctx context.Context, c *fetched, slot *claim.View, id st
 	c.slot, c.id = held.Slot, held.ID.String()
 	if err := w.record(c, owner, id); err != nil {
 		l.work.unorphan(held.ID.String())
-		l.o.Slots.Withdraw(held.ID.String(), false, because("the work could not be recorded"))
+		l.o.Slots.Withdraw(held.ID.String(), because("the work could not be recorded"))
 		return claim.Granted{}, err
 	}
 	return held, nil
@@ -524,7 +525,14 @@ func (w *worker) resume(ctx context.Context, c *fetched) {
 	}
 	w.offers(true)
 	defer w.offers(false)
-	held, err := l.o.Slots.Offer(w.slot, l.offered(c, owner))
+	term, since := w.lease(c.ad), proc.Uptime()
+	if s, ok := l.o.Slots.Snapshot(w.slot); ok && s.ID.String() == c.id && s.Lease > 0 {
+		since -= s.Lease - s.Left
+	} else if _, there := l.o.Claims.Fetched()[c.id]; term > 0 && !there {
+		l.drop(c, "its lease is over")
+		return
+	}
+	held, err := l.o.Slots.Offer(w.slot, l.offered(c, owner), term, since)
 	if err != nil {
 		l.drop(c, err.Error())
 		return
@@ -549,7 +557,7 @@ func (w *worker) notRun(slot *claim.View) bool {
 	if why := l.work.reason(c); why.Text != "" {
 		l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, why.Text))
 		l.calm(w.slot)
-		l.o.Slots.Withdraw(slot.ID.String(), false, why)
+		l.o.Slots.Withdraw(slot.ID.String(), why)
 		return true
 	}
 	return l.fail(c, "it could not be started")
@@ -583,7 +591,7 @@ func (l *Layer) fail(c *fetched, reason string) bool {
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: not run: job=%d: %s", c.slot, c.job.Number, reason))
 	l.forget(c, reason)
 	l.calm(c.slot)
-	if l.o.Slots.Withdraw(c.id, false, because(reason)) {
+	if l.o.Slots.Withdraw(c.id, because(reason)) {
 		return true
 	}
 	// The claim may have been broken before the work was noted to be under it: then

@@ -20,6 +20,7 @@ var causes = map[spool.Cause]struct {
 	spool.CauseResource:    {exit.WordExit, exit.Exited, exit.NotStarted, metrics.Limit},
 	spool.CauseLimit:       {exit.WordRemove, exit.Exited, exit.Killed, metrics.Limit}, // nobody has deleted it: it has ended, though not by itself
 	spool.CauseDeleted:     {exit.WordRemove, exit.Killed, exit.Killed, metrics.Deleted},
+	spool.CauseLease:       {exit.WordEvict, exit.Requeue, exit.Requeue, metrics.Limit},
 	spool.CauseEvicted:     {exit.WordEvict, exit.Requeue, exit.Requeue, metrics.Deleted},
 	spool.CauseHeld:        {exit.WordHold, exit.Killed, exit.Killed, metrics.Deleted},
 	spool.CauseMigrated:    {exit.WordEvict, exit.Requeue, exit.Requeue, metrics.Exited},

@@ -48,6 +48,7 @@ func TestCauses(t *testing.T) {
 		{spool.CauseLimit, "remove", exit.Exited, exit.CoreDumped, exit.Killed},
 		{spool.CauseDeleted, "remove", exit.Killed, exit.Killed, exit.Killed},
 		{spool.CauseHeld, "hold", exit.Killed, exit.Killed, exit.Killed},
+		{spool.CauseLease, "evict", exit.Requeue, exit.Requeue, exit.Requeue},
 		{spool.CauseEvicted, "evict", exit.Requeue, exit.Requeue, exit.Requeue},
 		{spool.CauseMigrated, "evict", exit.Requeue, exit.Requeue, exit.Requeue},
 		{spool.CauseRescheduled, "evict", exit.Requeue, exit.Requeue, exit.Requeue},
@@ -62,7 +63,7 @@ func TestCauses(t *testing.T) {
 			t.Errorf("%s: codes %d; want %d", tt.cause, got, want)
 		}
 	}
-	if n := len(causes); n != 12 {
+	if n := len(causes); n != 13 {
 		t.Errorf("%d causes; want those of the test", n)
 	}
 	f := Facts{End: &job.End{Cause: spool.CauseExit, Fate: job.FateError}}

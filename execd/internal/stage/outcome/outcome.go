@@ -12,6 +12,7 @@ import (
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage/exit"
 	"paddock/spool"
 )
@@ -54,7 +55,7 @@ func (r *Run) Conclude(out *spool.Outcome) (e *job.End, faulty bool) {
 	}
 	want := r.Want
 	switch {
-	case want == nil || e.Cause == spool.CauseLimit:
+	case want == nil || e.Cause == spool.CauseLimit || e.Cause == spool.CauseLease:
 	case want.Reason != "":
 		// A foreign shepherd does not know why it was to kill the job, and the
 		// job may have ended of a warning, with any code.
@@ -67,6 +68,9 @@ func (r *Run) Conclude(out *spool.Outcome) (e *job.End, faulty bool) {
 			e.Cause = spool.CauseHeld
 		}
 	case want.Requeue, want.Slot && endedByItself(out):
+	case want.Slot && want.Code == int(slot.ReasonReconnectFailed) && e.Cause != spool.CauseLost:
+		// As the shepherd says it when execd does not live.
+		e.Cause, e.Failed, e.Reason = spool.CauseLease, spool.FailedLease, spool.LeaseOver
 	default:
 		cause := spool.CauseDeleted
 		if want.Slot {
@@ -206,6 +210,9 @@ func (r *Run) fault(out *spool.Outcome) (f job.Fate, faulty bool) {
 
 // Forced is why a run had to leave its slot; nil: it had not, or had ended before.
 func (f *Facts) Forced(want *job.Want) *ad.Forced {
+	if f.End.Cause == spool.CauseLease {
+		return &ad.Forced{Reason: slot.ReasonReconnectFailed.String(), Code: int(slot.ReasonReconnectFailed)}
+	}
 	w := f.Word()
 	if want == nil || !want.Slot || want.Code == 0 || w != exit.WordEvict && w != exit.WordHold {
 		return nil

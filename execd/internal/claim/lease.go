@@ -1,0 +1,160 @@
+package claim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/slot"
+	"paddock/spool"
+)
+
+// begin begins the lease of a claim, if it has one.
+func (t *Table) begin(c *claim) { t.beginAt(c, t.o.Uptime()) }
+
+// beginAt is begin at an uptime of the host.
+func (t *Table) beginAt(c *claim, since time.Duration) {
+	c.ends = 0
+	if c.lease > 0 {
+		c.ends = min((since + c.lease).Truncate(spool.LeaseTick), spool.LeaseMost) // as it is written down
+	}
+}
+
+// leaseOf returns the lease of a claim; zero: it lasts for ever.
+func (t *Table) leaseOf(c *claim) spool.Lease {
+	if c.ends == 0 {
+		return spool.Lease{}
+	}
+	return spool.Lease{Boot: t.o.BootID, End: c.ends}
+}
+
+// Lease returns the lease of the claim with a public id; zero: it lasts for ever; false: it
+// is over.
+func (t *Table) Lease(public string) (lease spool.Lease, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.byPublic(public)
+	if c == nil {
+		return lease, false
+	}
+	return t.leaseOf(c), true
+}
+
+// Lend gives the claim of fetched work the lease of the work that an Offer has brought, which
+// begins at an uptime of the host; 0: it has none. Keep follows.
+func (t *Table) Lend(id ID, lease, since time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.byPublic(id.String())
+	if c == nil || c.lease == 0 && lease == 0 {
+		return
+	}
+	if c.lease = lease; !c.waiting {
+		t.beginAt(c, since)
+	}
+	t.count(c)
+}
+
+// count has the machine of a slot go by the lease of the claim that has it.
+func (t *Table) count(c *claim) {
+	t.happen(c.on, slot.Renew{Claim: c.number, Lease: c.lease, Left: c.ends - t.o.Uptime()})
+	t.tidy(c.on)
+}
+
+// Adopted is called when all tasks that an earlier execd has left are in their slots. Until
+// then nothing happens to its claims, by time or policy: what runs under them was not known.
+func (t *Table) Adopted() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.adopted = true
+	for _, m := range slices.Clone(t.managed) {
+		if c := m.claims[m.machine.Current().Number]; c != nil {
+			t.happen(m, slot.Settle{})
+			t.tidy(m)
+		}
+	}
+}
+
+// expire ends the claim that has a slot if its lease is over. That of its machine goes by
+// the time of this process, which stands still while the host is suspended.
+func (t *Table) expire(m *managed) {
+	c := m.claims[m.machine.Current().Number]
+	if c != nil && t.adopted && c.ends > 0 && t.o.Uptime() >= c.ends && m.machine.State() == slot.Claimed {
+		t.happen(m, slot.Lost{Claim: c.number})
+		t.tidy(m)
+	}
+}
+
+// Renew begins the lease of a claim anew. When it returns without an error the new end is on
+// disk, where tell has written it for the shepherd of the task that runs under the claim.
+// After an error it is as before. It blocks, and no lock may be held.
+func (t *Table) Renew(id ID, by By, tell func(task string) error) (State, error) {
+	t.mu.Lock()
+	c, err := t.find(id, by)
+	var lease time.Duration
+	if err == nil {
+		lease = c.lease
+	}
+	t.mu.Unlock()
+	if err == nil {
+		err = t.prolong(c, lease, t.o.Uptime(), tell)
+	}
+	if err != nil {
+		return State{}, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return c.state(t.o.Now()), nil
+}
+
+// Prolong is Renew for the claim of fetched work with a public id, whose lease is another
+// one now, 0 for none, and begins at an uptime of the host.
+func (t *Table) Prolong(public string, lease, since time.Duration, tell func(task string) error) error {
+	t.mu.Lock()
+	c := t.byPublic(public)
+	t.mu.Unlock()
+	if c == nil || !c.offered {
+		return api.Refusef(api.RefusedUnknown, "no claim %s is known", public)
+	}
+	return t.prolong(c, lease, since, tell)
+}
+
+// prolong gives a claim another lease, as Renew and Prolong do.
+func (t *Table) prolong(c *claim, lease, since time.Duration, tell func(task string) error) error {
+	c.file.Lock()
+	defer c.file.Unlock()
+	t.mu.Lock()
+	m := c.on
+	t.expire(m)
+	oldLease, oldEnds, task := c.lease, c.ends, ""
+	switch {
+	case c.over || c.ends > 0 && t.o.Uptime() >= c.ends:
+		t.mu.Unlock()
+		return unknown(c.id)
+	case c.waiting || m.slot.isParent() || lease == 0 && oldLease == 0:
+		// It begins with the slot. A claim on a partitionable slot never lasts longer than its
+		// first lease.
+		t.mu.Unlock()
+		return nil
+	case m.under == c.number:
+		task = m.task
+	}
+	c.lease = lease // also for what is started meanwhile
+	t.beginAt(c, since)
+	t.mu.Unlock()
+	err := t.keep(c)
+	if err == nil && task != "" {
+		err = tell(task)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		c.lease, c.ends = oldLease, oldEnds
+		return fmt.Errorf("cannot renew the lease of claim %v: %w", c.id, err)
+	}
+	if !c.over {
+		t.count(c)
+	}
+	return nil
+}
