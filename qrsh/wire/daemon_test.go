@@ -11,7 +11,7 @@ import (
 func TestDaemon(t *testing.T) {
 	handle := "0123456789abcdef"
 	for _, m := range []Message{
-		Daemon{Port: 40000, Program: "/usr/sbin/qrsh-session", Handle: handle, Host: "node-7.example.org"},
+		Daemon{Port: 40000, Program: "/usr/lib/paddock/qrsh-session", Handle: handle, Host: "node-7.example.org"},
 		Daemon{Port: 1, Host: "::1"},
 		Daemon{Port: 65535, Program: "/with a blank/\"x\"", Handle: "A", Host: strings.Repeat("h", maxHost)},
 		Status{255},

@@ -4,7 +4,7 @@
 // Beside testscript's own commands the scripts have those of the table in
 // commands, and the conditions of the table in conditions. They run with
 // qsub and its links on PATH, $PADDOCK_DIR set, $ME the caller's name ($ME12
-// its first twelve bytes), $LIBEXEC and
+// its first twelve bytes), $LIB and
 // $EXAMPLES what is installed there, and, as root, a second user $USER2 ($UID2, $GID2,
 // $HOME2), and $UIDP, the uid of the account that execd -root has for its hooks.
 package e2e
@@ -240,7 +240,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("HOME", home)
 	env.Setenv("PADDOCK_DIR", b.dir)
 	env.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-	env.Setenv("LIBEXEC", filepath.Join(harness.Root(), "packaging", "libexec"))
+	env.Setenv("LIB", filepath.Join(harness.Root(), "packaging", "lib"))
 	env.Setenv("EXAMPLES", filepath.Join(harness.Root(), "packaging", "examples"))
 	env.Setenv("ME", account.Username)
 	env.Setenv("ME12", account.Username[:min(12, len(account.Username))]) // as qstat has room for

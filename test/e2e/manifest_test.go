@@ -100,12 +100,18 @@ func TestManifest(t *testing.T) {
 		t.Errorf("make install does not leave what packaging/manifest says (-manifest +installed):\n%s", diff)
 	}
 
+	runInstalled(t, filepath.Join(dest, "usr"))
+
 	// What is written to be installed is installed.
 	sources := make(map[string]bool)
 	for _, e := range manifest(t) {
 		sources[e.Source] = true
 	}
-	for _, dir := range []string{"man/man*/*", "packaging/config/sge_conf", "packaging/config/hooks.conf", "packaging/config/queues/*", "packaging/systemd/*", "packaging/sysusers/*", "packaging/completions/*"} {
+	for _, dir := range []string{
+		"man/man*/*", "packaging/config/sge_conf", "packaging/config/hooks.conf", "packaging/config/queues/*",
+		"packaging/lib/*", "packaging/logrotate/*", "packaging/needrestart/*", "packaging/preset/*", "packaging/systemd/*",
+		"packaging/sysusers/*", "packaging/tmpfiles/*", "packaging/completions/*",
+	} {
 		files, err := filepath.Glob(filepath.Join(harness.Root(), dir))
 		if err != nil {
 			t.Fatal(err)
@@ -119,6 +125,34 @@ func TestManifest(t *testing.T) {
 				t.Errorf("packaging/manifest does not install %s", source)
 			}
 		}
+	}
+}
+
+// runInstalled runs jobs by the programs below a prefix: one needs the shepherd and
+// execd-transfer, the other qrsh-session too.
+func runInstalled(t *testing.T, prefix string) {
+	t.Helper()
+	dir := place(t, "installed")
+	d, err := harness.Start(harness.Options{Bin: filepath.Join(prefix, "sbin"), Dir: dir, Mode: "-dev", Env: plainEnv(dir)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Kill)
+	for _, args := range [][]string{
+		{"qsub", "-sync", "y", "-sandbox", "y", "-stageout_to", dir, "-b", "y", "echo done >out"},
+		{"qrsh", "true"},
+	} {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(prefix, "bin", args[0]), args[1:]...)
+		cmd.Env, cmd.Dir = plainEnv(dir), dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "out")); string(text) != "done\n" {
+		t.Errorf("the output that was brought out is %q (%v)", text, err)
+	}
+	if err := d.Stop(); err != nil {
+		t.Error(err)
 	}
 }
 

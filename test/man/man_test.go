@@ -341,7 +341,7 @@ var directives = map[string][]string{
 		"RestartPreventExitStatus", "RestartSec", "RuntimeDirectory", "RuntimeDirectoryPreserve", "StateDirectory",
 		"TasksMax", "Type",
 	},
-	"Install": {"WantedBy"},
+	"Install": {"Alias", "WantedBy"},
 }
 
 // TestUnit reads the unit of systemd: known directives in their sections, each
@@ -349,7 +349,7 @@ var directives = map[string][]string{
 func TestUnit(t *testing.T) {
 	got := map[string]string{}
 	in := ""
-	for n, line := range strings.Split(read(t, "packaging", "systemd", "execd.service"), "\n") {
+	for n, line := range strings.Split(read(t, "packaging", "systemd", "paddock-execd.service"), "\n") {
 		line = strings.TrimSpace(line)
 		key, value, ok := strings.Cut(line, "=")
 		switch {

@@ -63,7 +63,7 @@ type Options struct {
 	// Foreground writes the log to standard error, for a person to read, as well as to
 	// the file messages.
 	Foreground bool
-	// Shepherd is the path of the shepherd; empty: beside execd.
+	// Shepherd is the path of the shepherd; empty: as it is installed or built.
 	Shepherd string
 }
 
@@ -438,7 +438,7 @@ func (d *daemon) buildLauncher(config *conf.Config) error {
 	if err != nil {
 		return err
 	}
-	shepherd := cmp.Or(d.opts.Shepherd, filepath.Join(bin, "shepherd"))
+	shepherd := cmp.Or(d.opts.Shepherd, filepath.Join(helperDir(bin), "shepherd"))
 	l := launch.New(launch.Runs{Root: d.root, Log: d.log, Privileged: d.opts.RootMode, Shepherd: shepherd})
 	l.Host, l.BinDir, l.SGERoot = d.host, commandDir(bin), filepath.Join(d.opts.Places.State, "sge")
 	l.Session = filepath.Join(filepath.Dir(shepherd), "qrsh-session")
@@ -479,13 +479,13 @@ func sameFile(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(infoA, infoB)
 }
 
-// binDir returns the directory of execd, where the shepherd is as well.
+// binDir returns the directory of execd.
 func binDir() (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("cannot find own program: %w", err)
 	}
-	// The shepherd is beside the program itself, not beside a link to it.
+	// Where the program itself is, and not a link to it, the others are to be found from.
 	if exe, err = filepath.EvalSymlinks(exe); err != nil {
 		return "", fmt.Errorf("cannot find own program: %w", err)
 	}
@@ -495,12 +495,24 @@ func binDir() (string, error) {
 // commandDir returns the directory of the commands: that of execd, as they are built,
 // or bin beside it, as they are installed.
 func commandDir(execd string) string {
-	for _, dir := range []string{execd, filepath.Join(filepath.Dir(execd), "bin")} {
-		if _, err := os.Stat(filepath.Join(dir, "qsub")); err == nil {
+	return dirWith("qsub", execd, filepath.Join(filepath.Dir(execd), "bin"))
+}
+
+// helperDir returns the directory of the programs that execd starts: lib/paddock beside
+// that of execd, as they are installed, or that of execd, as they are built.
+func helperDir(execd string) string {
+	return dirWith("shepherd", filepath.Join(filepath.Dir(execd), "lib", "paddock"), execd)
+}
+
+// dirWith returns the first of the directories that has a file of this name, or the
+// first when none has.
+func dirWith(name string, dirs ...string) string {
+	for _, dir := range dirs {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return dir
 		}
 	}
-	return execd
+	return dirs[0]
 }
 
 // run recovers, serves, and stops in order.

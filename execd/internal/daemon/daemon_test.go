@@ -6,24 +6,30 @@ import (
 	"testing"
 )
 
-// The commands are beside execd, or in bin beside its directory.
-func TestCommandDir(t *testing.T) {
+// The other programs are where `make install` puts them, or all beside execd.
+func TestPlaces(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ execd, qsub, want string }{
-		{"sbin", "bin", "bin"},
-		{"build", "build", "build"},
-		{"sbin", "elsewhere", "sbin"},
+	for _, test := range []struct {
+		find                     func(string) string
+		execd, name, there, want string
+	}{
+		{commandDir, "sbin", "qsub", "bin", "bin"},
+		{commandDir, "build", "qsub", "build", "build"},
+		{commandDir, "sbin", "qsub", "elsewhere", "sbin"},
+		{helperDir, "sbin", "shepherd", "lib/paddock", "lib/paddock"},
+		{helperDir, "build", "shepherd", "build", "build"},
+		{helperDir, "sbin", "shepherd", "elsewhere", "lib/paddock"},
 	} {
 		base := t.TempDir()
-		qsub := filepath.Join(base, test.qsub, "qsub")
-		if err := os.Mkdir(filepath.Dir(qsub), 0o755); err != nil {
+		program := filepath.Join(base, test.there, test.name)
+		if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(qsub, nil, 0o755); err != nil {
+		if err := os.WriteFile(program, nil, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if got := commandDir(filepath.Join(base, test.execd)); got != filepath.Join(base, test.want) {
-			t.Errorf("execd in %s, qsub in %s: got %s", test.execd, test.qsub, got)
+		if got := test.find(filepath.Join(base, test.execd)); got != filepath.Join(base, test.want) {
+			t.Errorf("execd in %s, %s in %s: got %s", test.execd, test.name, test.there, got)
 		}
 	}
 }
