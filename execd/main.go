@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -124,7 +125,7 @@ func complain(err error) {
 		if !strings.HasPrefix(line, "execd:") {
 			line = "execd: " + line
 		}
-		fmt.Fprintln(os.Stderr, line)
+		fmt.Fprintln(os.Stderr, daemon.Priority(slog.LevelError)+line)
 	}
 }
 
@@ -193,7 +194,7 @@ func run(c *cli.Context) error {
 		return test(o)
 	}
 	if c.String("dev") != "" && os.Geteuid() == 0 {
-		fmt.Fprintln(os.Stderr, "execd: warning: -dev as root: only root's jobs are run, and as root")
+		fmt.Fprintln(os.Stderr, daemon.Priority(slog.LevelWarn)+"execd: warning: -dev as root: only root's jobs are run, and as root")
 	}
 	if o.RootMode {
 		// Users have to reach the files whose modes let them, whatever umask the

@@ -102,7 +102,11 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 		if screen == nil {
 			screen = os.Stderr // the disk may be full: standard error may be seen
 		}
-		fmt.Fprintf(screen, "%s %s %s\n", r.Time.Format("15:04:05.000"), letter, text)
+		head := ""
+		if h.journal != nil {
+			head = priority(r.Level)
+		}
+		fmt.Fprintf(screen, "%s%s %s %s\n", head, r.Time.Format("15:04:05.000"), letter, text)
 	}
 	return err
 }

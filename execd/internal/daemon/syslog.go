@@ -60,19 +60,34 @@ func toJournal(f *os.File) bool {
 	return ok && st.Dev == device && st.Ino == inode
 }
 
+// Priority returns what the journal takes from the head of a line of standard error as
+// the severity (sd-daemon(3)), or nothing where that is no stream of the journal.
+func Priority(level slog.Level) string {
+	if !toJournal(os.Stderr) {
+		return ""
+	}
+	return priority(level)
+}
+
+func priority(level slog.Level) string { return fmt.Sprintf("<%d>", severity(level)) }
+
+// severity returns the number that syslog(3) has for a level.
+func severity(level slog.Level) int {
+	switch {
+	case level >= slog.LevelError:
+		return 3
+	case level >= slog.LevelWarn:
+		return 4
+	case level < slog.LevelInfo:
+		return 7
+	}
+	return 6
+}
+
 // write sends a line. The logging daemon may have been restarted since the last one, so
 // write tries again on a new socket.
 func (s *systemLog) write(r slog.Record, text string) error {
-	severity := 6
-	switch {
-	case r.Level >= slog.LevelError:
-		severity = 3
-	case r.Level >= slog.LevelWarn:
-		severity = 4
-	case r.Level < slog.LevelInfo:
-		severity = 7
-	}
-	entry := s.format(severity, r, text[:min(len(text), maxSystemLine)])
+	entry := s.format(severity(r.Level), r, text[:min(len(text), maxSystemLine)])
 	err := s.send(entry)
 	if err != nil {
 		err = s.send(entry)
