@@ -194,8 +194,8 @@ var foreign = []string{
 	"awk(1)", "bash(1)", "cat(1)", "csh(1)", "curl(1)", "getent(1)", "grep(1)", "nice(1)", "sh(1)", "ssh(1)", "systemctl(1)", "tail(1)", "vi(1)", "xterm(1)",
 	"clone(2)", "flock(2)", "getrlimit(2)", "getrusage(2)", "prctl(2)", "setpgid(2)", "setpriority(2)",
 	"setrlimit(2)", "setsid(2)", "signal(2)", "umask(2)", "wait4(2)",
-	"fnmatch(3)", "sd_notify(3)", "strftime(3)", "sysexits(3)",
-	"acl(5)", "core(5)", "group(5)", "passwd(5)", "proc(5)", "projid(5)", "systemd.service(5)",
+	"fnmatch(3)", "sd_notify(3)", "sd_watchdog_enabled(3)", "strftime(3)", "sysexits(3)",
+	"acl(5)", "core(5)", "group(5)", "passwd(5)", "proc(5)", "projid(5)", "systemd.exec(5)", "systemd.service(5)",
 	"environ(7)", "glob(7)", "inotify(7)", "pty(7)", "session-keyring(7)", "signal(7)", "unix(7)", "user-keyring(7)",
 	"inetd(8)", "logrotate(8)", "pam_systemd(8)",
 	"sge_execd(8)",
@@ -335,11 +335,11 @@ func TestExampleConfig(t *testing.T) {
 
 // directives are those of systemd that we know, by section.
 var directives = map[string][]string{
-	"Unit": {"After", "Description", "Documentation", "RequiresMountsFor", "Wants"},
+	"Unit": {"After", "Description", "Documentation", "RequiresMountsFor", "StartLimitIntervalSec", "Wants"},
 	"Service": {
-		"ConfigurationDirectory", "Delegate", "DelegateSubgroup", "ExecReload", "ExecStart", "KillMode", "OOMPolicy", "Restart",
-		"RestartPreventExitStatus", "RestartSec", "RuntimeDirectory", "RuntimeDirectoryPreserve", "StateDirectory",
-		"TasksMax", "Type",
+		"ConfigurationDirectory", "Delegate", "DelegateSubgroup", "ExecReload", "ExecStart", "KillMode", "NotifyAccess",
+		"OOMPolicy", "OOMScoreAdjust", "Restart", "RestartPreventExitStatus", "RestartSec", "RuntimeDirectory",
+		"RuntimeDirectoryPreserve", "StateDirectory", "TasksMax", "TimeoutAbortSec", "TimeoutStartSec", "Type", "WatchdogSec",
 	},
 	"Install": {"Alias", "WantedBy"},
 }
@@ -383,5 +383,27 @@ func TestUnit(t *testing.T) {
 	manifest := strings.ReplaceAll(read(t, "packaging", "manifest"), "@SBINDIR@", "/usr/sbin")
 	if !strings.Contains(manifest, " "+program+" ") {
 		t.Errorf("ExecStart=%s: the manifest does not install it", program)
+	}
+}
+
+// What systemd-analyze says of the unit is nothing, or on a systemd before 254 that it
+// ignores DelegateSubgroup.
+func TestUnitVerify(t *testing.T) {
+	t.Parallel()
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("there is no systemd-analyze")
+	}
+	const name = "paddock-execd.service"
+	path := filepath.Join(t.TempDir(), name)
+	// The programs that it names are not installed.
+	text := regexp.MustCompile(`(?m)^(Exec\w+=)\S+`).ReplaceAllString(read(t, "packaging", "systemd", name), "${1}/bin/true")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", "--recursive-errors=no", path).CombinedOutput()
+	allowed := regexp.MustCompile(`^` + regexp.QuoteMeta(path) + `:\d+: Unknown key '?DelegateSubgroup'? in section \[Service\], ignoring\.\n$`)
+	if (err != nil || len(out) > 0) && !allowed.Match(out) { // which is an error here, and none to a manager
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
 }

@@ -610,6 +610,7 @@ func (d *daemon) run(ctx context.Context) error {
 	d.reportHooks()
 	d.reportService(d.config.Current())
 	notify("READY=1")
+	queueDone.Go(func() { d.watchdog(ctx) })
 	queueDone.Go(debug.FreeOSMemory) // what only the start has needed
 	err = d.server.Serve(ctx, listener)
 	notify("STOPPING=1")

@@ -68,7 +68,8 @@ type Options struct {
 type Queue struct {
 	o Options
 
-	wake chan struct{} // capacity 1
+	wake   chan struct{} // capacity 1
+	rounds chan chan struct{}
 
 	mu         sync.Mutex
 	sched      *schedule.Scheduler           // guarded by mu
@@ -94,7 +95,7 @@ type Queue struct {
 // New returns a queue.
 func New(o Options) *Queue {
 	q := &Queue{
-		o: o, wake: make(chan struct{}, 1), sched: schedule.New(o.Config), config: o.Config,
+		o: o, wake: make(chan struct{}, 1), rounds: make(chan chan struct{}), sched: schedule.New(o.Config), config: o.Config,
 		changed: map[int]*job.Job{}, later: map[int]*time.Timer{}, unfit: map[int]string{}, requesting: map[int]bool{}, boxed: map[int]bool{}, shares: make(chan struct{}, 1),
 		toStop: map[schedule.TaskID]string{}, stopped: map[schedule.TaskID]string{}, running: map[schedule.TaskID]*job.Task{},
 		managed: managed{stopped: map[schedule.TaskID]bool{}, holds: map[schedule.TaskID]*claim.Effect{}},
@@ -352,10 +353,12 @@ func types(q *conf.Queue) string {
 // Run starts tasks until ctx is done.
 func (q *Queue) Run(ctx context.Context) {
 	for {
+		var round chan struct{}
 		select {
 		case <-ctx.Done():
 			return
 		case <-q.wake:
+		case round = <-q.rounds:
 		}
 		q.policies()
 		q.refresh()
@@ -365,6 +368,26 @@ func (q *Queue) Run(ctx context.Context) {
 		}
 		q.suspend()
 		q.repoll()
+		if round != nil {
+			close(round)
+		}
+	}
+}
+
+// Round returns when Run has gone through all that it does once more, or false when ctx
+// is done.
+func (q *Queue) Round(ctx context.Context) bool {
+	round := make(chan struct{})
+	select {
+	case <-ctx.Done():
+		return false
+	case q.rounds <- round:
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-round:
+		return true
 	}
 }
 

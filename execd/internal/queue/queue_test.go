@@ -122,6 +122,31 @@ func (b *bench) next(t *testing.T) string {
 	}
 }
 
+// When a round has ended the queue has gone through all that it does: a job that nobody
+// has told it of is started.
+func TestRound(t *testing.T) {
+	s := newStore(t)
+	b := newBench(t, s, 1, NewGIDs(nil))
+	s.OnWork(func(j *job.Job) {
+		b.q.mu.Lock()
+		defer b.q.mu.Unlock()
+		b.q.changed[j.Number] = j
+	})
+	if !b.q.Round(t.Context()) {
+		t.Fatal("the queue does not go round")
+	}
+	submit(t, s, api.Tasks{}, 0)
+	if !b.q.Round(t.Context()) || len(b.started) != 1 {
+		t.Errorf("after a round %d tasks are started", len(b.started))
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	stopped := New(b.q.o)
+	if stopped.Round(ctx) {
+		t.Error("a queue that does not run has gone round")
+	}
+}
+
 // A job whose turn has come for what it asked for before is looked at again: it
 // is neither started nor the next for ever.
 func TestAlteredMeanwhile(t *testing.T) {
