@@ -30,10 +30,13 @@ import (
 // version is set by the linker.
 var version = "0.1.0-dev"
 
-// The exit statuses are those of sysexits(3), but for 1.
+// The exit statuses are those of sysexits(3), but for -check, and for -status, which
+// monitors call.
 const (
-	exitDamage      = 1 // of -check
-	exitProblems    = 1 // of -status
+	exitDamage      = 1
+	exitWarning     = 1
+	exitCritical    = 2
+	exitUnknown     = 3
 	exitUsage       = 64
 	exitUnavailable = 69
 	exitConfig      = 78
@@ -263,15 +266,30 @@ func test(o daemon.Options) error {
 	return nil
 }
 
-// status prints the status of the running execd. It fails if there are problems that
-// the administrator should look at.
+// statusPatience is how long execd has to tell its status.
+const statusPatience = 10 * time.Second
+
+// status prints the status of the running execd, and exits as plugins of monitors do. An
+// execd that does not answer has a status, too.
 func status(client *api.Client, asJSON bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), statusPatience)
+	defer cancel()
 	var reply api.StatusReply
-	err := client.Call(context.Background(), api.VerbStatus, api.StatusRequest{}, &reply)
-	if err != nil {
-		return err
+	err := client.Call(ctx, api.VerbStatus, api.StatusRequest{}, &reply)
+	word, code := "unknown", exitUnknown
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		word, code, err = "critical", exitCritical, fmt.Errorf("no answer within %v", statusPatience)
+	case errors.Is(err, api.ErrUnreachable) && !errors.Is(err, fs.ErrPermission):
+		word, code = "critical", exitCritical
 	}
-	if asJSON {
+	switch {
+	case err != nil && asJSON:
+		return cli.Exit(fmt.Sprintf("execd: %v", err), code)
+	case err != nil:
+		fmt.Printf("execd: %s: %v\n", word, err)
+		return cli.Exit("", code)
+	case asJSON:
 		text, err := api.Document(&reply)
 		if err == nil {
 			_, err = os.Stdout.Write(text)
@@ -279,18 +297,61 @@ func status(client *api.Client, asJSON bool) error {
 		if err != nil {
 			return fmt.Errorf("cannot print status: %w", err)
 		}
-	} else {
-		fmt.Printf("execd %s on %s: slots=%d running=%d pending=%d groups=%s%s\n",
-			reply.Version, reply.Host, reply.Slots, reply.Running, reply.Pending, reply.Groups, drained(reply.Drain))
-		fmt.Printf("started %s\n", reply.Started.Local().Format(time.DateTime))
-		for _, text := range reply.Problems {
-			fmt.Printf("problem: %s\n", api.Visible(text))
-		}
+	default:
+		fmt.Print(statusText(&reply, time.Now()))
 	}
-	if len(reply.Problems) > 0 {
-		return cli.Exit("", exitProblems)
+	if _, code = severity(reply.Problems); code != 0 {
+		return cli.Exit("", code)
 	}
 	return nil
+}
+
+// severity returns the word and the exit status for what is wrong.
+func severity(problems []api.Alert) (word string, code int) {
+	switch {
+	case len(problems) == 0:
+		return "ok", 0
+	case problems[0].Critical:
+		return "critical", exitCritical
+	}
+	return "warning", exitWarning
+}
+
+// statusText is a status as people read it. Its first line, which is all that monitors
+// show, has the worst problem.
+func statusText(r *api.StatusReply, now time.Time) string {
+	var b strings.Builder
+	word, _ := severity(r.Problems)
+	fmt.Fprintf(&b, "execd %s on %s: %s", r.Version, r.Host, word)
+	for i := range r.Problems {
+		if i > 0 {
+			word, _ = severity(r.Problems[i:])
+			b.WriteString(word)
+		}
+		fmt.Fprintf(&b, ": %s\n", api.Visible(r.Problems[i].Text))
+	}
+	if len(r.Problems) == 0 {
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "tasks: running=%d pending=%d", r.Running, r.Pending)
+	for _, n := range []struct {
+		name string
+		of   int
+	}{{"suspended", r.Suspended}, {"held", r.Held}, {"transferring", r.Transferring}, {"stuck", r.Stuck}, {"error", r.Errored}} {
+		if n.of > 0 {
+			fmt.Fprintf(&b, " %s=%d", n.name, n.of)
+		}
+	}
+	fmt.Fprintf(&b, "\nslots=%d groups=%s\n", r.Slots, r.Groups)
+	if r.Drain != nil {
+		fmt.Fprintf(&b, "%s\n", r.Drain)
+	}
+	up := max(now.Sub(r.Started), 0).Round(time.Second).String()
+	if days := now.Sub(r.Started) / (24 * time.Hour); days >= 2 {
+		up = fmt.Sprintf("%d days", days)
+	}
+	fmt.Fprintf(&b, "started %s, %s ago\n", r.Started.Local().Format(time.DateTime), up)
+	return b.String()
 }
 
 // slotIDs parses the names of slots.

@@ -649,21 +649,33 @@ type WaitReply struct {
 // StatusRequest asks for the state of execd.
 type StatusRequest struct{}
 
-// StatusReply is what `execd -status` prints.
+// StatusReply is what `execd -status` prints. The numbers are of tasks.
 type StatusReply struct {
-	Version string `json:"version"`
-	Host    string `json:"host"`
-	Slots   int    `json:"slots"`
-	Running int    `json:"running"`
-	Pending int    `json:"pending"` // tasks
+	Version   string `json:"version"`
+	Host      string `json:"host"`
+	Slots     int    `json:"slots"`
+	Running   int    `json:"running"`
+	Suspended int    `json:"suspended"` // of those that run
+	Pending   int    `json:"pending"`
+	Held      int    `json:"held"` // of those that are pending
+	// Transferring is how many are over and have output on its way, Stuck how many have
+	// output that is not delivered until somebody has looked.
+	Transferring int `json:"transferring"`
+	Stuck        int `json:"stuck"`
+	Errored      int `json:"error"` // wait in error
 	// Groups is the kind of control groups that jobs are in: none, v2, hybrid
 	// or v1, with the controllers that limit them in brackets.
 	Groups string `json:"groups"`
 	Drain  *Drain `json:"drain,omitempty"` // nil: tasks are started
 	// Started is when execd was started.
 	Started time.Time `json:"started"`
-	// Problems are for the administrator, a line each: files of the
-	// configuration that are not in force because of mistakes, and things that
-	// it names and that do not exist.
-	Problems []string `json:"problems"`
+	// Problems are for the administrator, the critical ones first.
+	Problems []Alert `json:"problems"`
+}
+
+// An Alert is something that somebody should look at.
+type Alert struct {
+	// Critical says that jobs do not start, or soon cannot.
+	Critical bool   `json:"critical"`
+	Text     string `json:"text"` // one line
 }

@@ -231,7 +231,7 @@ func (u *unreachable) Unwrap() []error {
 		return []error{ErrUnreachable, ErrNotSent}
 	}
 	if op, ok := errors.AsType[*net.OpError](u.cause); ok && op.Op == "dial" {
-		return []error{ErrUnreachable, ErrNotSent}
+		return []error{ErrUnreachable, ErrNotSent, op.Err}
 	}
 	return []error{ErrUnreachable}
 }

@@ -35,8 +35,8 @@ func eachTier(t *testing.T, queue string, test func(t *testing.T, f *field, kind
 			f.start()
 			// It may exit with 1, since there are procedures that are not there yet.
 			out, err := exec.Command(filepath.Join(bin, "execd"), "-status", "-dev", f.dir).Output()
-			line, _, _ := strings.Cut(string(out), "\n")
-			_, kind, ok := strings.Cut(line, " groups=")
+			_, kind, ok := strings.Cut(string(out), " groups=")
+			kind, _, _ = strings.Cut(kind, "\n")
 			if !ok {
 				t.Fatalf("execd -status: %v\n%s", err, out)
 			}

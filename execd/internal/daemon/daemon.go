@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"paddock/execd/api"
@@ -328,7 +329,7 @@ type daemon struct {
 func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*daemon, error) {
 	config := live.Current()
 	host := config.Hostname
-	d := &daemon{began: time.Now(), opts: o, host: host, log: log, root: root, config: live, users: &user.Directory{}, health: lookout{stat: os.Stat}}
+	d := &daemon{began: time.Now(), opts: o, host: host, log: log, root: root, config: live, users: &user.Directory{}, health: lookout{stat: os.Stat, statfs: syscall.Statfs}}
 	d.hooks.Store(hook.NewTable(config.Knobs))
 	if err := claimSpool(root, log); err != nil {
 		return nil, err

@@ -25,8 +25,11 @@ func reserved(knobs *knob.Set, size int64) int64 {
 	if mb := knobs.Int(knobReserved, -1); mb >= 0 {
 		return int64(mb) << 10
 	}
-	return min(defaultReserved<<10, size>>10/10)
+	return enough(size)
 }
+
+// enough returns how many KiB of a file system with so many bytes are to be free.
+func enough(size int64) int64 { return min(defaultReserved<<10, size>>10/10) }
 
 // disk returns it as it was when the file system was asked last.
 func (a *slotAds) disk() disk {

@@ -9,59 +9,88 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/usage"
 	"paddock/spool"
 )
 
-// problems returns what the administrator should look at: mistakes that keep the files
-// of the configuration from being in force, and names in the configuration in force of
-// files and processors that do not exist.
-func (d *daemon) problems() []string {
-	lines := []string{}
-	for _, text := range d.config.Mistakes() {
-		lines = append(lines, "configuration not in force: "+text)
+// problems returns what the administrator should look at, what keeps jobs from being
+// started first.
+func (d *daemon) problems() []api.Alert {
+	alerts := []api.Alert{}
+	tell := func(critical bool, format string, args ...any) {
+		alerts = append(alerts, api.Alert{Critical: critical, Text: fmt.Sprintf(format, args...)})
 	}
-	return append(lines, d.health.lines(d.config.Current(), d.opts.Places.Tmp)...)
+	config := d.config.Current()
+	if why := d.queue.Paused(); why != "" {
+		tell(true, "nothing is started: %s", why)
+	}
+	for i := range config.Queues {
+		if since := d.states.InError(config.Queues[i].Name); since != "" {
+			tell(true, "queue %s is in error since %s", config.Queues[i].Name, since)
+		}
+	}
+	d.gauge.Look()
+	if why := d.room(); why != "" {
+		tell(false, "no job with a sandbox is started: %s", why)
+	}
+	for _, text := range d.config.Mistakes() {
+		tell(false, "configuration not in force: %s", text)
+	}
+	for _, p := range d.hooks.Load().Problems() {
+		if !p.Warning {
+			tell(false, "broken hook: %v", p)
+		}
+	}
+	for _, text := range d.fetch.Failing() {
+		tell(false, "%s", text)
+	}
+	alerts = append(alerts, d.health.alerts(config, d.opts.Places.Tmp, d.root.Path(), filepath.Dir(d.opts.Places.Accounting))...)
+	rest := slices.DeleteFunc(slices.Clone(alerts), func(a api.Alert) bool { return a.Critical })
+	return append(slices.DeleteFunc(alerts, func(a api.Alert) bool { return !a.Critical }), rest...)
 }
 
 // lookPatience is how long a caller waits for a file system.
 const lookPatience = time.Second
 
-// A lookout looks for the files that the configuration names, in a goroutine of its
-// own: a file system that hangs holds up that look, and no caller.
+// A lookout looks for the files that the configuration names, and for room on the disks of
+// execd, in a goroutine of its own: a file system that hangs holds up that look, and no
+// caller.
 type lookout struct {
-	stat func(string) (fs.FileInfo, error)
+	stat   func(string) (fs.FileInfo, error)
+	statfs func(string, *syscall.Statfs_t) error
 
 	mu   sync.Mutex
 	look *look // the last look; nil: there was none
 }
 
-// A look is a check of all files that a configuration names.
+// A look is a check of all files that a configuration names, and of the disks.
 type look struct {
 	config *conf.Config
 	path   atomic.Pointer[string] // the file being looked at
 	late   chan struct{}          // closed when no caller waits for it any more
 	done   chan struct{}          // closed when it has ended
-	found  []string               // set before done: what is missing
+	found  []api.Alert            // set before done: what is missing, or full
 }
 
-// lines returns what is missing, as of now. If a path does not answer, it returns only
-// that.
-func (o *lookout) lines(c *conf.Config, tmp string) []string {
-	l := o.begun(c, tmp)
+// alerts returns what is missing, and which of the directories have little room, as of
+// now. If a path does not answer, it returns only that.
+func (o *lookout) alerts(c *conf.Config, tmp string, dirs ...string) []api.Alert {
+	l := o.begun(c, tmp, dirs)
 	select {
 	case <-l.done:
 		return l.found
 	case <-l.late:
-		return []string{"no answer from " + *l.path.Load() + ": whether all that the configuration names is there is not known"}
+		return []api.Alert{{Text: "no answer from " + *l.path.Load() + ": whether all that the configuration names is there is not known"}}
 	}
 }
 
 // begun returns the look under way, or begins one.
-func (o *lookout) begun(c *conf.Config, tmp string) *look {
+func (o *lookout) begun(c *conf.Config, tmp string, dirs []string) *look {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.look != nil && o.look.config == c {
@@ -77,14 +106,40 @@ func (o *lookout) begun(c *conf.Config, tmp string) *look {
 	go func() {
 		defer close(l.done)
 		defer time.AfterFunc(lookPatience, func() { close(l.late) }).Stop()
+		seen := map[syscall.Fsid]bool{}
+		for _, dir := range dirs {
+			l.path.Store(&dir)
+			var fs syscall.Statfs_t
+			if o.statfs(dir, &fs) != nil || fs.Fsid != (syscall.Fsid{}) && seen[fs.Fsid] {
+				continue
+			}
+			seen[fs.Fsid] = true
+			if a := short(dir, &fs); a.Text != "" {
+				l.found = append(l.found, a)
+			}
+		}
 		for _, p := range missing(c, tmp, func(path string) (fs.FileInfo, error) {
 			l.path.Store(&path)
 			return o.stat(path)
 		}) {
-			l.found = append(l.found, p.Error())
+			l.found = append(l.found, api.Alert{Text: p.Error()})
 		}
 	}()
 	return l
+}
+
+// short says that a file system in which execd writes has little room; empty: it has
+// enough.
+func short(dir string, fs *syscall.Statfs_t) (a api.Alert) {
+	free, all := int64(fs.Bavail)*fs.Bsize>>10, int64(fs.Blocks)*fs.Bsize>>10
+	least := enough(all << 10)
+	switch {
+	case all > 0 && free <= least:
+		a = api.Alert{Critical: free <= least/10, Text: fmt.Sprintf("%s of %s are free in %s", size(free), size(all), dir)}
+	case fs.Files > 0 && fs.Ffree <= fs.Files/100:
+		a = api.Alert{Critical: fs.Ffree <= fs.Files/1000, Text: fmt.Sprintf("%d of %d inodes are free in %s", fs.Ffree, fs.Files, dir)}
+	}
+	return a
 }
 
 // missing returns the programs, directories and processors that the configuration names

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/usage"
 )
@@ -85,9 +87,9 @@ func TestHangingFileSystem(t *testing.T) {
 		begin := time.Now()
 		tells := func(c *conf.Config, text string, after time.Duration) {
 			t.Helper()
-			got := o.lines(c, "/tmp")
-			if len(got) != 1 || !strings.Contains(got[0], text) || time.Since(begin) != after {
-				t.Errorf("after %v: %q; want %q after %v", time.Since(begin), got, text, after)
+			got := o.alerts(c, "/tmp")
+			if len(got) != 1 || !strings.Contains(got[0].Text, text) || time.Since(begin) != after {
+				t.Errorf("after %v: %v; want %q after %v", time.Since(begin), got, text, after)
 			}
 		}
 		tells(hanging, "no answer from /net/prolog: ", lookPatience)
@@ -101,4 +103,40 @@ func TestHangingFileSystem(t *testing.T) {
 		synctest.Wait()
 		tells(hanging, "cannot find /net/prolog", 2*lookPatience)
 	})
+}
+
+// A disk is told of when little of it is free, once for all directories on it, and is
+// critical when next to nothing is. What does not answer is told of as a file is.
+func TestDiskLow(t *testing.T) {
+	const gb = 1 << 30 / 4096 // blocks
+	disks := map[string]syscall.Statfs_t{
+		"/roomy":   {Bsize: 4096, Blocks: 100 * gb, Bavail: 2 * gb, Files: 1000, Ffree: 500, Fsid: syscall.Fsid{X__val: [2]int32{1}}},
+		"/low":     {Bsize: 4096, Blocks: 100 * gb, Bavail: gb / 2, Fsid: syscall.Fsid{X__val: [2]int32{2}}},
+		"/low/too": {Bsize: 4096, Blocks: 100 * gb, Bavail: gb / 2, Fsid: syscall.Fsid{X__val: [2]int32{2}}},
+		"/small":   {Bsize: 4096, Blocks: gb / 4, Bavail: gb / 50, Fsid: syscall.Fsid{X__val: [2]int32{3}}},
+		"/full":    {Bsize: 4096, Blocks: 100 * gb, Bavail: 0, Fsid: syscall.Fsid{X__val: [2]int32{4}}},
+		"/inodes":  {Bsize: 4096, Blocks: gb, Bavail: gb, Files: 10000, Ffree: 100, Fsid: syscall.Fsid{X__val: [2]int32{5}}},
+		"/none":    {Bsize: 4096, Blocks: gb, Bavail: gb, Files: 10000, Ffree: 10, Fsid: syscall.Fsid{X__val: [2]int32{6}}},
+		"/unknown": {Fsid: syscall.Fsid{X__val: [2]int32{7}}},
+	}
+	c, _ := configOf(t, nil)
+	o := &lookout{stat: os.Stat, statfs: func(path string, fs *syscall.Statfs_t) error {
+		disk, ok := disks[path]
+		if !ok {
+			return syscall.ENOENT
+		}
+		*fs = disk
+		return nil
+	}}
+	got := o.alerts(c, "/tmp", "/roomy", "/low", "/low/too", "/small", "/full", "/inodes", "/none", "/unknown", "/gone")
+	want := []api.Alert{
+		{Text: "512 MB of 100 GB are free in /low"},
+		{Text: "20.5 MB of 256 MB are free in /small"},
+		{Critical: true, Text: "0 KB of 100 GB are free in /full"},
+		{Text: "100 of 10000 inodes are free in /inodes"},
+		{Critical: true, Text: "10 of 10000 inodes are free in /none"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
 }

@@ -28,7 +28,7 @@ type Snapshot struct {
 	Load    map[string]float64 // load values that are numbers
 	Counts  *Counts            // nil: none
 	// Problems are those of execd -status; nil: nobody has looked.
-	Problems []string
+	Problems []api.Alert
 }
 
 // Task is a running task. It has no owner, since everybody may read metrics.

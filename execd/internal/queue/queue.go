@@ -747,6 +747,17 @@ func (q *Queue) suspensions() map[*job.Task]string {
 	return tell
 }
 
+// Paused says why nothing at all is started for a while, for a reason that lies with the
+// host; empty: it is.
+func (q *Queue) Paused() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if time.Now().Before(q.until) {
+		return q.closed
+	}
+	return ""
+}
+
 // blocked says why nothing at all is started. q.mu is held.
 func (q *Queue) blocked(now time.Time) string {
 	if q.closed != "" && !now.Before(q.until) {

@@ -112,6 +112,18 @@ func (s *States) Closed(queue string) string {
 	return ""
 }
 
+// InError says since when a queue is in error, by which job and why; empty: it is not.
+func (s *States) InError(queue string) string {
+	m := s.of(queue).Error
+	switch {
+	case m == nil:
+		return ""
+	case m.Job > 0:
+		return fmt.Sprintf("%s, by job %d", m, m.Job)
+	}
+	return m.String()
+}
+
 func (s *States) suspended(queue string) bool { return s.of(queue).Suspended != nil }
 
 func (s *States) anySuspended() bool {

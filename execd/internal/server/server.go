@@ -75,7 +75,7 @@ type Server struct {
 	// Started is when execd was started. Problems returns what the administrator should
 	// look at, and is never nil.
 	Started  time.Time
-	Problems func() []string
+	Problems func() []api.Alert
 	// OwnerOnly is the only uid that may do anything at all, in user mode; -1 in root
 	// mode.
 	OwnerOnly int

@@ -292,8 +292,9 @@ func (m measured) send(_ context.Context, in *incoming, w io.Writer) error {
 func (s *Server) status(_ context.Context, _ job.Caller, _ *api.StatusRequest) (api.StatusReply, error) {
 	tally := s.Store.Tally()
 	return api.StatusReply{
-		Version: s.Version, Host: s.Host, Slots: s.Config().Slots(), Groups: s.Groups, Pending: tally.Waiting(), Running: tally.Started(), Drain: s.drained(),
-		Started: s.Started, Problems: s.Problems(),
+		Version: s.Version, Host: s.Host, Slots: s.Config().Slots(), Groups: s.Groups, Drain: s.drained(), Started: s.Started, Problems: s.Problems(),
+		Running: tally.Started(), Suspended: tally.Suspended, Pending: tally.Waiting(), Held: tally.Held,
+		Transferring: tally.Sending, Stuck: tally.Stuck, Errored: tally.Errored,
 	}, nil
 }
 

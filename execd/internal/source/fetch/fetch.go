@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -289,6 +290,24 @@ func (l *Layer) Attributes(id slot.ID) []classad.Attr {
 		attrs = append(attrs, classad.Attr{Name: "FetchFailureReason", Expr: classad.String(w.reason).Expr()})
 	}
 	return attrs
+}
+
+// Failing tells of the slots whose hook fails, a line each in their order.
+func (l *Layer) Failing() (lines []string) {
+	l.mu.Lock()
+	workers := maps.Clone(l.workers)
+	l.mu.Unlock()
+	for _, id := range slices.SortedFunc(maps.Keys(workers), func(a, b slot.ID) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Dynamic, b.Dynamic))
+	}) {
+		w := workers[id]
+		w.mu.Lock()
+		if w.failures > 0 {
+			lines = append(lines, fmt.Sprintf("slot %s: FETCH_WORK has failed %d times: %s", id, w.failures, w.reason))
+		}
+		w.mu.Unlock()
+	}
+	return lines
 }
 
 // Evicted implements source.Source: the claim of fetched work is broken. It may block,
