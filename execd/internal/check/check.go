@@ -54,8 +54,8 @@ type checker struct {
 }
 
 // Run checks a spool and returns its findings, in the order of the spool's table of
-// places. The error says why it could not look; it matches spool.ErrFormat or
-// job.ErrFormat when another version wrote the spool.
+// places. The error says why it could not look; it matches spool.ErrFormat when another
+// version wrote the spool.
 func Run(o Options) ([]Finding, error) {
 	c := &checker{Options: o, records: map[int]*job.Inspection{}}
 	if err := c.places(); err != nil {
@@ -286,7 +286,7 @@ func (c *checker) jobs() error {
 		}
 		in, err := job.Inspect(data, n)
 		switch {
-		case errors.Is(err, job.ErrFormat):
+		case errors.Is(err, spool.ErrFormat):
 			return fmt.Errorf("cannot read record of job %d: %w", n, err)
 		case err != nil:
 			c.findings = c.findings[:found] // moved in any case

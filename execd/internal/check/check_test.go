@@ -305,7 +305,7 @@ func TestOtherFormat(t *testing.T) {
 	}
 	b.write("format", "1\n")
 	b.write("jobs/3", `{"format":2,"job":3}`+"\n")
-	if _, err := Run(b.opts); !errors.Is(err, job.ErrFormat) {
+	if _, err := Run(b.opts); !errors.Is(err, spool.ErrFormat) {
 		t.Errorf("%v; want the refusal of the format", err)
 	}
 }

@@ -150,7 +150,7 @@ func (s *Store) load(log *slog.Logger) (records []record, err error) {
 		switch {
 		case err == nil:
 			records = append(records, *r)
-		case spool.Unread(err):
+		case spool.Unread(err), errors.Is(err, spool.ErrFormat):
 			return nil, fmt.Errorf("cannot read claims/%s: %w", name, err)
 		default:
 			damaged[name] = err
@@ -184,6 +184,9 @@ func (s *Store) read(name string) (*record, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, errors.New("not a claim") // the error would have a piece of it
 	}
+	if r.Format > recordFormat {
+		return nil, fmt.Errorf("%w: the claim has %d, this execd reads %d", spool.ErrFormat, r.Format, recordFormat)
+	}
 	id, err := ParseID(r.ID)
 	if err != nil {
 		return nil, err
@@ -191,9 +194,7 @@ func (s *Store) read(name string) (*record, error) {
 	switch want, err := s.path(id); {
 	case err != nil || filepath.Base(want) != name:
 		return nil, errors.New("it has the id of another claim")
-	case r.Format != recordFormat:
-		return nil, fmt.Errorf("format %d, this execd reads %d", r.Format, recordFormat)
-	case r.Queue == "" || r.Index < 1 || r.Lease < 0 || r.Dynamic < 0 || r.Kind != offered && r.Kind != requested:
+	case r.Format < 1 || r.Queue == "" || r.Index < 1 || r.Lease < 0 || r.Dynamic < 0 || r.Kind != offered && r.Kind != requested:
 		return nil, errors.New("a claim of no slot")
 	}
 	return &r, nil

@@ -8,7 +8,6 @@ import (
 	"syscall"
 
 	"paddock/execd/internal/check"
-	"paddock/execd/internal/job"
 	"paddock/spool"
 )
 
@@ -46,7 +45,7 @@ func CheckSpool(o Options, repair bool, out io.Writer) (clean bool, err error) {
 		return false, err
 	}
 	found, err := check.Run(c)
-	if errors.Is(err, spool.ErrFormat) || errors.Is(err, job.ErrFormat) {
+	if errors.Is(err, spool.ErrFormat) {
 		return false, &UsageError{err}
 	}
 	if err != nil {

@@ -130,11 +130,14 @@ func TestDamagedRecordStartsNothing(t *testing.T) {
 // Another format is in order for another version: execd must not start, and
 // must not touch it.
 func TestOtherFormatIsRefused(t *testing.T) {
+	base := t.TempDir()
+	buildShepherd(t, base)
 	for place, c := range map[string]struct{ text, want string }{
-		"jobs/5": {`{"format":2,"job":5}` + "\n", "job 5: format not supported: the record has 2, this execd reads 1"},
-		"format": {"3\n", "format not supported: the spool has 3, this execd uses 2"},
+		"jobs/5":     {`{"format":2,"job":5}` + "\n", "job 5: format not supported: the record has 2, this execd reads 1"},
+		"claims/1.1": {`{"format":2,"slots":[1]}` + "\n", "claims/1.1: format not supported: the claim has 2, this execd reads 1"},
+		"format":     {"3\n", "format not supported: the spool has 3, this execd uses 2"},
 	} {
-		dir := filepath.Join(t.TempDir(), "pd")
+		dir := filepath.Join(base, filepath.Base(place))
 		file := filepath.Join(api.DevPlaces(dir).Spool, place)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)

@@ -77,7 +77,8 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // ErrRunning is matched when another execd has the spool.
 var ErrRunning = errors.New("another execd is running")
 
-// Check reads the configuration and returns what is wrong with it. With a UsageError it
+// Check reads the configuration and returns what is wrong with it, or with the format of
+// the spool. With a UsageError it
 // also returns what could be read, for its warnings.
 func Check(o Options) (*conf.Config, error) {
 	files, err := files(o)
@@ -96,7 +97,24 @@ func Check(o Options) (*conf.Config, error) {
 	if err := errors.Join(err, broken); err != nil {
 		return c, &UsageError{err}
 	}
-	return c, nil
+	return c, checkFormat(o, c)
+}
+
+// checkFormat refuses the spool of a later version, on which this one would not start. It
+// may be in use. Where there is none, or the caller may not read it, it is not known.
+func checkFormat(o Options, c *conf.Config) error {
+	dir, err := spoolDir(o, c)
+	if err != nil {
+		return err
+	}
+	root, err := spool.OpenRoot(dir, false)
+	if err != nil {
+		return nil //nolint:nilerr // a start would make or mend it
+	}
+	if err := root.CheckFormat(); errors.Is(err, spool.ErrFormat) {
+		return &UsageError{err}
+	}
+	return nil
 }
 
 // open reads the configuration for the first time.
@@ -168,6 +186,9 @@ func Run(ctx context.Context, o Options) error {
 
 	h := newLog(o, live.Current(), root.Path(spool.FileMessages), live.Current().Hostname)
 	d, err := build(o, live, root, slog.New(h))
+	if errors.Is(err, spool.ErrFormat) {
+		return &UsageError{err}
+	}
 	if err != nil {
 		return err
 	}
@@ -273,10 +294,7 @@ func spoolDir(o Options, c *conf.Config) (string, error) {
 // format.
 func claimSpool(root *spool.Root, log *slog.Logger) error {
 	err := root.CheckFormat()
-	if errors.Is(err, spool.ErrFormat) {
-		return &UsageError{err}
-	}
-	if spool.Unread(err) {
+	if errors.Is(err, spool.ErrFormat) || spool.Unread(err) {
 		return err
 	}
 	if err != nil {
@@ -339,9 +357,6 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	}
 	var err error
 	d.store, err = job.Open(root, o.RootMode, log)
-	if errors.Is(err, job.ErrFormat) {
-		return nil, &UsageError{err}
-	}
 	if err != nil {
 		return nil, err
 	}

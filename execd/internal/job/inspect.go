@@ -25,7 +25,7 @@ type Inspection struct {
 }
 
 // Inspect reads the record of a job. An error means that there is nothing to
-// make of it, and matches ErrFormat for one of another execd's format.
+// make of it, and matches spool.ErrFormat for one of another execd's format.
 func Inspect(data []byte, number int) (*Inspection, error) {
 	j, whole, err := decode(data)
 	switch {

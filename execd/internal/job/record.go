@@ -215,10 +215,8 @@ type Place struct {
 	Offset int64  `json:"offset"`
 }
 
-// ErrFormat is matched when a record was written by an execd of another format.
-var ErrFormat = errors.New("format not supported")
-
-// decode reads a record and replays it. A last line without newline is the
+// decode reads a record and replays it. The error matches spool.ErrFormat for one that was
+// written by an execd of another format. A last line without newline is the
 // trace of a write that was cut short: it was promised to nobody, and whole
 // says how many bytes are good. Any other damage is an error; the job that is
 // returned with it knows what could be read.
@@ -235,7 +233,7 @@ func decode(data []byte) (j *Job, whole int, err error) {
 			Format int `json:"format"`
 		}
 		if probeErr := json.Unmarshal(first, &probe); probeErr == nil && probe.Format != Format {
-			return nil, 0, fmt.Errorf("%w: the record has %d, this execd reads %d", ErrFormat, probe.Format, Format)
+			return nil, 0, fmt.Errorf("%w: the record has %d, this execd reads %d", spool.ErrFormat, probe.Format, Format)
 		}
 		return nil, 0, fmt.Errorf("line 1 is not a header: %v", err)
 	}

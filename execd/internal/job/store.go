@@ -103,7 +103,7 @@ func (s *Store) load(l *loaded) error {
 	j, number, err := l.job, l.number, l.err
 	file := s.path(number)
 	switch {
-	case errors.Is(err, ErrFormat), spool.Unread(err):
+	case errors.Is(err, spool.ErrFormat), spool.Unread(err):
 		return fmt.Errorf("cannot read record of job %d: %w", number, err)
 	case err == nil && j.Number != number:
 		s.setAside(file, fmt.Errorf("the header says job %d", j.Number))

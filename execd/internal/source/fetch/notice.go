@@ -117,7 +117,7 @@ func (l *Layer) tellLeft() (claims map[string]bool, told map[int]bool) {
 			claims[id], told[job] = true, true
 		case errors.Is(err, errStays):
 			l.told(job)
-		case spool.Unread(err):
+		case spool.Unread(err), errors.Is(err, spool.ErrFormat):
 			told[job] = true
 			l.o.Log.Error(fmt.Sprintf("cannot read evictions/%d: %v: EVICT_CLAIM is told after the next start", job, err))
 		default:
@@ -144,10 +144,13 @@ func (l *Layer) tellAgain(job int) (string, error) {
 	if err := json.Unmarshal(data, &n); err != nil {
 		return "", err
 	}
-	if n.Format != noticeFormat {
-		return "", fmt.Errorf("format %d, this execd reads %d", n.Format, noticeFormat)
+	if n.Format > noticeFormat {
+		return "", fmt.Errorf("%w: it has %d, this execd reads %d", spool.ErrFormat, n.Format, noticeFormat)
 	}
 	on, err := slot.ParseID(n.Slot)
+	if err == nil && n.Format < 1 {
+		err = errors.New("not a notice")
+	}
 	if err != nil {
 		return "", err
 	}
