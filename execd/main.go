@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/boot"
 	"paddock/execd/internal/daemon"
 	"paddock/execd/internal/slot"
 	"paddock/internal/backoff"
@@ -47,6 +48,7 @@ const usage = `usage: execd [-debug] [-dev DIR | -root DIR]
        execd -t
        execd -check [-repair]
        execd -status [-json]
+       execd -boot [-off]
        execd -drain [-off | [-speed SPEED] [-wait]]
        execd -fetch [SLOT ...]
        execd -vacate [-fast] SLOT ...
@@ -81,8 +83,9 @@ func main() {
 			&cli.BoolFlag{Name: "t", Usage: "check the configuration and exit"},
 			&cli.BoolFlag{Name: "status", Usage: "ask the running execd how it does"},
 			&cli.BoolFlag{Name: "json", Usage: "with -status: print JSON"},
+			&cli.BoolFlag{Name: "boot", Usage: "have your execd started when the host boots"},
 			&cli.BoolFlag{Name: "drain", Usage: "have the running execd start no more jobs"},
-			&cli.BoolFlag{Name: "off", Usage: "with -drain: have it start jobs again"},
+			&cli.BoolFlag{Name: "off", Usage: "with -drain: have it start jobs again; with -boot: undo it"},
 			&cli.StringFlag{Name: "speed", Usage: "with -drain: end what runs; `SPEED` is graceful, quick or fast"},
 			&cli.BoolFlag{Name: "wait", Usage: "with -drain: return when no job runs"},
 			&cli.BoolFlag{Name: "fetch", Usage: "have slots, or all that fetch work, ask for it now"},
@@ -152,8 +155,11 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.Bool("boot") {
+		return startAtBoot(c, o)
+	}
 	if c.Bool("off") && c.Bool("wait") || (c.Bool("off") || c.Bool("wait")) && !c.Bool("drain") {
-		return cli.Exit("execd: -off and -wait exclude each other and belong to -drain", exitUsage)
+		return cli.Exit("execd: -off and -wait exclude each other and belong to -drain, and -off to -boot", exitUsage)
 	}
 	if speed := c.String("speed"); speed != "" && (!c.Bool("drain") || c.Bool("off") || !slices.Contains([]string{"graceful", "quick", "fast"}, speed)) {
 		return cli.Exit("execd: -speed is graceful, quick or fast, and belongs to -drain", exitUsage)
@@ -264,6 +270,40 @@ func test(o daemon.Options) error {
 		fmt.Printf("queues that have not this host: %s\n", strings.Join(config.Elsewhere, " "))
 	}
 	return nil
+}
+
+// startAtBoot has the user's execd started at boot, or not any more.
+func startAtBoot(c *cli.Context, o daemon.Options) error {
+	switch {
+	case o.RootMode:
+		return cli.Exit("execd: -boot is for users; for root systemctl enable --now "+boot.Unit, exitUsage)
+	case o.Places.Dev:
+		return cli.Exit("execd: -boot and -dev exclude each other", exitUsage)
+	}
+	bin, err := daemon.BinDir()
+	if err != nil {
+		return err
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return fmt.Errorf("cannot find your home directory: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), statusPatience)
+	defer cancel()
+	err = api.NewClient(o.Places.Socket).Call(ctx, api.VerbStatus, api.StatusRequest{}, &api.StatusReply{})
+	s := &boot.Service{
+		Program: filepath.Join(bin, "execd"), Qconf: filepath.Join(daemon.CommandDir(bin), "qconf"), Home: home, Out: os.Stdout,
+		Running: !errors.Is(err, api.ErrUnreachable),
+	}
+	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME"} {
+		if v := os.Getenv(name); filepath.IsAbs(v) {
+			s.Environment = append(s.Environment, name+"="+v)
+		}
+	}
+	if c.Bool("off") {
+		return s.Off(context.Background())
+	}
+	return s.On(context.Background())
 }
 
 // statusPatience is how long execd has to tell its status.

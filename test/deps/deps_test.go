@@ -129,6 +129,7 @@ var rules = []rule{
 
 // importers says who alone may import a package directly, separated by blanks.
 var importers = map[string]struct{ by, reason string }{
+	"paddock/execd/internal/boot":           {"paddock/execd", "it is no part of the daemon"},
 	"paddock/execd/internal/daemon":         {"paddock/execd", "the composition root imports, and is not imported"},
 	"paddock/execd/internal/source/fetch":   {"paddock/execd/internal/daemon", whose},
 	"paddock/execd/internal/source/program": {"paddock/execd/internal/daemon paddock/execd/internal/server", whose + "; server reads what programs ask"},

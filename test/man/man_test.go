@@ -191,7 +191,7 @@ func TestLint(t *testing.T) {
 
 // foreign are the pages of others that ours may refer to.
 var foreign = []string{
-	"awk(1)", "bash(1)", "cat(1)", "csh(1)", "curl(1)", "getent(1)", "grep(1)", "nice(1)", "sh(1)", "ssh(1)", "systemctl(1)", "tail(1)", "vi(1)", "xterm(1)",
+	"awk(1)", "bash(1)", "cat(1)", "csh(1)", "curl(1)", "getent(1)", "grep(1)", "loginctl(1)", "nice(1)", "sh(1)", "ssh(1)", "systemctl(1)", "tail(1)", "vi(1)", "xterm(1)",
 	"clone(2)", "flock(2)", "getrlimit(2)", "getrusage(2)", "prctl(2)", "setpgid(2)", "setpriority(2)",
 	"setrlimit(2)", "setsid(2)", "signal(2)", "umask(2)", "wait4(2)",
 	"fnmatch(3)", "sd_notify(3)", "sd_watchdog_enabled(3)", "strftime(3)", "sysexits(3)",

@@ -21,6 +21,7 @@ import (
 // fake is a directory that behaves as the kernel's hierarchy does, as far as we
 // use it.
 type fake struct {
+	user        bool // not root
 	t           *testing.T
 	dir         string
 	controllers string
@@ -89,7 +90,7 @@ func (f *fake) put(group, file, text string) {
 
 func (f *fake) open(own string) *Tree {
 	f.t.Helper()
-	o := opener{name: "paddock", pid: 42, privileged: true, probe: func(*Tree) error { return nil }, kernel: kernel{f.mkdir, f.rmdir}}
+	o := opener{name: "paddock", pid: 42, privileged: !f.user, probe: func(*Tree) error { return nil }, kernel: kernel{f.mkdir, f.rmdir}}
 	t, err := o.open([]place{{mount: f.dir, group: own}})
 	if err != nil {
 		f.t.Fatal(err)
@@ -277,14 +278,22 @@ func TestBelow(t *testing.T) {
 }
 
 func TestPlaces(t *testing.T) {
-	for _, tt := range []struct{ name, own, want string }{
-		{"top", ".", "paddock"},
-		{"own", "a/b", "a/b/paddock"},
-		{"leaf", "system.slice/paddock.service/execd", "system.slice/paddock.service/paddock"},
-		{"unit without a leaf", "system.slice/paddock.service", "paddock"},
+	const user = "user.slice/user-7.slice/user@7.service/"
+	for _, tt := range []struct {
+		name, own, want string
+		user            bool
+	}{
+		{"top", ".", "paddock", false},
+		{"own", "a/b", "a/b/paddock", false},
+		{"leaf", "system.slice/paddock.service/execd", "system.slice/paddock.service/paddock", false},
+		{"unit without a leaf", "system.slice/paddock.service", "paddock", false},
+		{"unit of a user", user + "app.slice/paddock.service/execd", user + "app.slice/paddock.service/paddock", true},
+		{"unit of a user without a leaf", user + "app.slice/paddock.service", user + "paddock", true},
+		{"unit without a leaf that is a user's", "system.slice/paddock.service", "system.slice/paddock.service/paddock", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFake(t, "memory pids cpu\n")
+			f.user = tt.user
 			if err := os.MkdirAll(filepath.Join(f.dir, tt.own), 0o755); err != nil {
 				t.Fatal(err)
 			}

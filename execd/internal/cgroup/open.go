@@ -214,10 +214,12 @@ func (o *opener) openV2(p place) (*hierarchy, error) {
 		err = h.takeV2(path.Dir(p.group), o.name, 0)
 	case p.group == "." && top:
 		err = h.takeV2(p.group, o.name, 0)
+	// Below a unit without a subgroup of ours the next start would fail while jobs run: the
+	// unit's group may then hold no process.
 	case strings.HasSuffix(p.group, ".service") && o.privileged && top:
-		// Below a unit without a subgroup of ours the next start would fail while jobs
-		// run: the unit's group may then hold no process.
 		err = h.takeV2(".", o.name, 0)
+	case strings.HasSuffix(p.group, ".service") && !o.privileged && managerOf(p.group) != "":
+		err = h.takeV2(managerOf(p.group), o.name, 0)
 	default:
 		if err = h.takeV2(p.group, o.name, o.pid); err != nil && o.privileged && top {
 			err = h.takeV2(".", o.name, 0)
@@ -230,6 +232,17 @@ func (o *opener) openV2(p place) (*hierarchy, error) {
 	_, err = root.Lstat(path.Join(h.base, "memory.swap.max"))
 	h.swap = err == nil
 	return h, nil
+}
+
+// managerOf returns the group of the service manager of the user above the group of a unit
+// of his, which is his; empty: there is none.
+func managerOf(unit string) string {
+	for dir := path.Dir(unit); dir != "."; dir = path.Dir(dir) {
+		if name := path.Base(dir); strings.HasPrefix(name, "user@") && strings.HasSuffix(name, ".service") {
+			return dir
+		}
+	}
+	return ""
 }
 
 // probe starts a program in a group, as shepherds will be from the group of this

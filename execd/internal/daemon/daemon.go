@@ -450,13 +450,13 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 
 // buildLauncher makes the launcher, with the control groups that the host allows.
 func (d *daemon) buildLauncher(config *conf.Config) error {
-	bin, err := binDir()
+	bin, err := BinDir()
 	if err != nil {
 		return err
 	}
 	shepherd := cmp.Or(d.opts.Shepherd, filepath.Join(helperDir(bin), "shepherd"))
 	l := launch.New(launch.Runs{Root: d.root, Log: d.log, Privileged: d.opts.RootMode, Shepherd: shepherd})
-	l.Host, l.BinDir, l.SGERoot = d.host, commandDir(bin), filepath.Join(d.opts.Places.State, "sge")
+	l.Host, l.BinDir, l.SGERoot = d.host, CommandDir(bin), filepath.Join(d.opts.Places.State, "sge")
 	l.Session = filepath.Join(filepath.Dir(shepherd), "qrsh-session")
 	d.launch = l
 	if cmd := config.Global.ShepherdCmd; cmd != "" && !sameFile(cmd, shepherd) {
@@ -495,8 +495,8 @@ func sameFile(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(infoA, infoB)
 }
 
-// binDir returns the directory of execd.
-func binDir() (string, error) {
+// BinDir returns the directory of execd.
+func BinDir() (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("cannot find own program: %w", err)
@@ -508,9 +508,9 @@ func binDir() (string, error) {
 	return filepath.Dir(exe), nil
 }
 
-// commandDir returns the directory of the commands: that of execd, as they are built,
+// CommandDir returns the directory of the commands: that of execd, as they are built,
 // or bin beside it, as they are installed.
-func commandDir(execd string) string {
+func CommandDir(execd string) string {
 	return dirWith("qsub", execd, filepath.Join(filepath.Dir(execd), "bin"))
 }
 

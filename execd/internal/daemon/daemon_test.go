@@ -13,9 +13,9 @@ func TestPlaces(t *testing.T) {
 		find                     func(string) string
 		execd, name, there, want string
 	}{
-		{commandDir, "sbin", "qsub", "bin", "bin"},
-		{commandDir, "build", "qsub", "build", "build"},
-		{commandDir, "sbin", "qsub", "elsewhere", "sbin"},
+		{CommandDir, "sbin", "qsub", "bin", "bin"},
+		{CommandDir, "build", "qsub", "build", "build"},
+		{CommandDir, "sbin", "qsub", "elsewhere", "sbin"},
 		{helperDir, "sbin", "shepherd", "lib/paddock", "lib/paddock"},
 		{helperDir, "build", "shepherd", "build", "build"},
 		{helperDir, "sbin", "shepherd", "elsewhere", "lib/paddock"},

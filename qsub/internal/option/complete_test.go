@@ -61,6 +61,7 @@ func names() string {
 
 // execdOptions are the options of execd. A test compares them with execd -help.
 var execdOptions = []Option{
+	{Name: "-boot", Help: "have your execd started when the host boots"},
 	{Name: "-check", Help: "look for damage in the spool"},
 	{Name: "-debug", Help: "log more"},
 	{Name: "-dev", Args: one("dir"), Kind: Dir, Help: "run as this user, with everything below a directory"},
@@ -69,7 +70,7 @@ var execdOptions = []Option{
 	{Name: "-fetch", Help: "ask for work now"},
 	{Name: "-help", Help: "show help"},
 	{Name: "-json", Help: "with -status: print JSON"},
-	{Name: "-off", Help: "with -drain: start jobs again"},
+	{Name: "-off", Help: "with -drain: start jobs again; with -boot: undo it"},
 	{Name: "-repair", Help: "with -check: move what is damaged away"},
 	{Name: "-root", Args: one("dir"), Kind: Dir, Help: "run in root mode below a directory, for tests"},
 	{Name: "-speed", Args: one("graceful|quick|fast"), Kind: Text, Help: "with -drain: end what runs"},
