@@ -87,8 +87,8 @@ func TestOutputMeetsEvents(t *testing.T) {
 		arrives = "arrived"
 		deleted = "deleted"
 	)
-	full := &exit.Permanent{Errno: int(unix.ENOSPC), Err: unix.ENOSPC}
-	denied := &exit.Permanent{Errno: int(unix.EACCES), Err: unix.EACCES}
+	failure := func(errno unix.Errno) error { return &exit.Permanent{Errno: int(errno), Err: errno} }
+	denied := failure(unix.EACCES)
 	var (
 		mended = func(_ *scene, p *place) { p.fail(nil) }
 		wait   = func(d time.Duration) func(*scene, *place) { return func(*scene, *place) { time.Sleep(d) } }
@@ -109,6 +109,14 @@ func TestOutputMeetsEvents(t *testing.T) {
 			s.r.Suspend(s.l.task, "S") // by its queue
 			s.r.Suspend(s.l.task, "")
 		}
+		// As the daemon has the job of a slot leave it, or of a claim: it does not run there any
+		// more.
+		vacated = func(s *scene, _ *place) {
+			if news, err := s.r.Store.Evict(s.l.task, job.Want{Signal: int(unix.SIGKILL), By: "slot1", Slot: true, Requeue: true}); news || err != nil {
+				s.t.Errorf("to leave its slot is news to it: %v, %v", news, err)
+			}
+			s.r.Kill(s.l.task)
+		}
 		killed  = func(s *scene, _ *place) { s.startAgain(false) }
 		reboots = func(s *scene, _ *place) { s.startAgain(true) }
 	)
@@ -126,6 +134,7 @@ func TestOutputMeetsEvents(t *testing.T) {
 	}{
 		{name: "nothing", after: sending, end: arrives},
 		{name: "it is suspended", events: []step{suspend}, after: sending, end: arrives},
+		{name: "its slot is vacated, or its claim ends", events: []step{vacated}, after: sending, end: arrives},
 		{name: "it is deleted", events: []step{qdel}, after: deleted},
 		{name: "it is deleted, and its output is wanted", when: api.OutAlways, events: []step{qdel}, after: "d" + sending, end: arrives},
 		{
@@ -141,9 +150,18 @@ func TestOutputMeetsEvents(t *testing.T) {
 		},
 
 		{
-			name: "the disk is full", fails: full, after: stuck,
+			name: "the disk is full", fails: failure(unix.ENOSPC), after: stuck,
 			ends: []step{mended, wait(5 * minute)}, tries: []time.Duration{0}, end: arrives,
 		},
+		{
+			name: "the quota is used up", fails: failure(unix.EDQUOT), after: stuck,
+			ends: []step{mended, wait(5 * minute)}, tries: []time.Duration{0}, end: arrives,
+		},
+		{name: "the place is gone", fails: failure(unix.ENOENT), after: stuck, ends: []step{mended, wait(day), modify(api.ActionClear)}, end: arrives},
+		{name: "the place is read-only", fails: failure(unix.EROFS), after: stuck, ends: []step{mended, wait(day), modify(api.ActionClear)}, end: arrives},
+		{name: "a name is too long there", fails: failure(unix.ENAMETOOLONG), after: stuck, ends: []step{mended, wait(day), modify(api.ActionClear)}, end: arrives},
+		{name: "a file changes meanwhile", fails: failure(unix.ETXTBSY), after: stuck, ends: []step{mended, wait(day), modify(api.ActionClear)}, end: arrives},
+		{name: "it is stuck, and its slot is vacated", fails: denied, events: []step{mended, vacated}, after: stuck, ends: []step{modify(api.ActionClear)}, end: arrives},
 		{name: "the place denies it", fails: denied, after: stuck, ends: []step{wait(2 * day), mended, modify(api.ActionClear)}, end: arrives},
 		{name: "it is stuck and suspended", fails: denied, events: []step{mended, suspend}, after: stuck, ends: []step{modify(api.ActionClear)}, end: arrives},
 		{name: "it is stuck and deleted", fails: denied, events: []step{qdel}, after: deleted},
@@ -250,8 +268,11 @@ func (s *scene) startAgain(rebooted bool) {
 	}
 	s.r.add(l)
 	s.r.setUp(l)
-	s.l = l
-	s.r.advance(l, nil)
+	if s.l = l; l.exited {
+		s.r.advance(l, nil)
+	} else {
+		s.r.reattached(l)
+	}
 	s.settle()
 }
 
