@@ -49,7 +49,7 @@ PARENT = ./shepherd/internal/parent
 UNIT   = $$($(GO) list ./... | grep -v -e '/test/' -e '$(patsubst ./%,/%,$(PARENT))$$')
 
 # NEED_... is what a target needs beside Go, as COMMAND=PACKAGE. The target installs it.
-NEED_TEST     = perl=perl-base useradd=passwd setpriv=util-linux mount=mount getent=libc-bin curl=curl vi=vim-tiny \
+NEED_TEST     = perl=perl-base useradd=passwd mkfs.xfs=xfsprogs setpriv=util-linux mount=mount getent=libc-bin curl=curl vi=vim-tiny \
 	top=procps ip=iproute2 zsh=zsh fish=fish
 NEED_RACE     = gcc=gcc,libc6-dev
 NEED_MAN      = mandoc=mandoc

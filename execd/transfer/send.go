@@ -32,7 +32,8 @@ type landing struct {
 	names []order.Named
 	rest  bool // what Select selects lands here, but for what has a name of its own
 
-	apart bool // another file system, or another quota: nothing can be renamed to here
+	apart  bool        // another file system: nothing can be renamed to here
+	adopts *attributes // the project into which what is renamed to here has to be put before; nil: it is in it
 
 	part, tree, links int  // -1: not open
 	found             bool // an earlier attempt has made part
@@ -232,7 +233,10 @@ func (w *worker) makePart(l *landing) error {
 		}
 	}
 	var here, there unix.Stat_t
-	l.apart = unix.Fstat(order.Files, &here) == nil && unix.Fstat(l.tree, &there) == nil && here.Dev != there.Dev || project(order.Files) != project(l.tree)
+	l.apart = unix.Fstat(order.Files, &here) == nil && unix.Fstat(l.tree, &there) == nil && here.Dev != there.Dev
+	if to := project(l.tree); to != project(order.Files) {
+		l.adopts = &to
+	}
 	l.stale = false
 	if err := writeSmall(l.part, "boot", w.boot, false); err != nil {
 		return fail("write", name+"/boot", err)
@@ -497,7 +501,11 @@ func (w *worker) take(l *landing, o *output) error {
 		s, err := w.scan(o.source, &o.st)
 		if err == nil && s.special {
 			err = unix.EEXIST // some of it is not to arrive as it is
-		} else if err == nil {
+		}
+		if err == nil && l.adopts != nil && w.adopt(from, last, &o.st, *l.adopts) != nil {
+			err = unix.EEXIST // some of it cannot be put into the project
+		}
+		if err == nil {
 			err = move(from, last, to, as)
 		}
 		switch {

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -57,18 +59,20 @@ func testScratch(t *testing.T) {
 }
 
 // testSandboxQuota has jobs write to their sandbox until they cannot. Each has a project,
-// as its TMPDIR has, of which there are two: what is brought out of a sandbox does not stay
-// in its project, and who finds none is not limited.
+// as its TMPDIR has, of which there are two: what is brought out of a sandbox is renamed and
+// does not stay in its project, and who finds none is not limited.
 func testSandboxQuota(t *testing.T, c *cluster, pub string) {
 	const limit = 3 << 20
 	for i := range 3 {
-		script := "dd if=/dev/zero of=file bs=64k count=160 2>" + pub + "/said; wc -c <file >" + pub + "/wrote; exit 3"
+		script := "dd if=/dev/zero of=file bs=64k count=160 2>" + pub + "/said; wc -c <file >" + pub + "/wrote; stat -c %i file >" + pub + "/inode; exit 3"
 		out := c.as("qsub", "-l", "sl=3M", "-sync", "y", "-sandbox", "y", "-stageout_to", pub, "-b", "y", "-wd", "/", "-o", "/dev/null", "-j", "y", "-shell", "y", script)
 		wrote := 0
 		_, err := fmt.Sscan(read(pub+"/wrote"), &wrote)
 		info, statErr := os.Stat(pub + "/file")
 		if err != nil || statErr != nil || wrote < limit*7/8 || wrote > limit || info.Size() != int64(wrote) || !strings.Contains(out, "exited with exit code 3") {
 			t.Errorf("run %d wrote %d bytes below a limit of %d: %v, %v %s%s", i+1, wrote, limit, err, statErr, out, read(pub+"/said"))
+		} else if st, ok := info.Sys().(*syscall.Stat_t); !ok || strings.TrimSpace(read(pub+"/inode")) != strconv.FormatUint(st.Ino, 10) {
+			t.Errorf("run %d: its output was copied", i+1)
 		}
 		c.wait("the log says that the sandbox was full", func() bool {
 			return strings.Count(c.log(), `reason="sandbox was full: 3.0 of 3.0 MB"`) == i+1

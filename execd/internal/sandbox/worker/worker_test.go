@@ -69,12 +69,17 @@ const stranger = 64123
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	return newRigIn(t, t.TempDir())
+}
+
+// newRigIn makes one in a directory.
+func newRigIn(t *testing.T, base string) *rig {
+	t.Helper()
 	r := &rig{T: t, Runner: &Runner{Starter: &asuser.Starter{Shepherd: shepherd}, Program: program}, id: "0123456789abcdef"}
 	r.owner = &user.User{Name: "alice", UID: os.Getuid(), GID: os.Getgid()}
 	if os.Getuid() == 0 {
 		r.owner.UID, r.owner.GID = stranger, stranger
 	}
-	base := t.TempDir()
 	r.must(os.Chmod(filepath.Dir(base), 0o755)) // the user is another
 	r.dir, r.home = filepath.Join(base, "1.1.0-0123"), filepath.Join(base, "home")
 	r.must(os.Mkdir(r.dir, 0o711))
