@@ -1,12 +1,9 @@
 package submit
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 
 	"paddock/execd/api"
-	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/option"
 )
 
@@ -67,21 +64,12 @@ func withStaged(list []api.Staged, s api.Staged, in bool) []api.Staged {
 	return append(list, s)
 }
 
-// setStageOutTo reads the directory of -stageout_to. One that is not absolute is where the
-// command is called, as that of -wd.
+// setStageOutTo reads the directory of -stageout_to. One that is not absolute is below the
+// working directory of the job.
 func (j *job) setStageOutTo(o *option.Setting) error {
 	j.needSandbox()
-	dir := o.Value()
-	if dir == "" {
+	if j.req.StageOutTo = o.Value(); j.req.StageOutTo == "" {
 		return o.Errorf(option.ExitValue, "Wrong directory \"\" specified to -stageout_to option")
 	}
-	if _, plain := api.PlainPlace(dir); plain && !filepath.IsAbs(dir) && !strings.Contains(dir, "://") && dir[0] != '~' && dir[0] != '$' {
-		here, err := os.Getwd()
-		if err != nil {
-			return o.Errorf(option.ExitValue, "cannot get current directory for -stageout_to %s: %s", dir, command.ErrorText(err))
-		}
-		dir = filepath.Join(here, dir)
-	}
-	j.req.StageOutTo = dir
 	return nil
 }
