@@ -395,6 +395,8 @@ type Transfer struct {
 	Queued  bool      `json:"queued,omitempty"`  // the present attempt waits for its turn
 	Attempt int       `json:"attempt"`           // the present one, or the last
 	Failure string    `json:"failure,omitempty"` // of the last that has failed
+	Done    bool      `json:"done,omitempty"`    // all has arrived
+	Left    string    `json:"left,omitempty"`    // but for what was left out: how much, and the first names
 }
 
 // HookRun is a hook that was called for a task, or a script of its own.

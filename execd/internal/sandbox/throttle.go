@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"paddock/execd/internal/conf/knob"
@@ -178,17 +179,20 @@ func (m *Manager) carry(ctx context.Context, q *turns, owner *user.User, t *job.
 	return err
 }
 
+// shown is how many names of what was left out are told of.
+const shown = 3
+
 // leftOut says what a transfer has left out, "" if that is nothing.
 func leftOut(r *order.Result) string {
-	switch {
-	case r.Skipped == 0:
+	if r.Skipped == 0 {
 		return ""
-	case len(r.Skips) == 0:
-		return fmt.Sprintf("%d names are left out", r.Skipped)
-	case r.Skipped == 1:
-		return "the " + r.Skips[0] + " is left out"
 	}
-	return fmt.Sprintf("%d names are left out, first the %s", r.Skipped, r.Skips[0])
+	list := r.Skips[:min(len(r.Skips), shown)]
+	text := "left out: " + strings.Join(list, ", ")
+	if more := r.Skipped - len(list); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // inTurn has a worker carry out orders when there is a place for it.

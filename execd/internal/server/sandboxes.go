@@ -27,7 +27,7 @@ func (s *Server) sandboxes(_ context.Context, _ job.Caller, _ *api.SandboxesRequ
 
 // boxed says how the sandbox of a run stands.
 func (s *Server) boxed(x *api.SandboxStatus, b *job.Boxed) {
-	if t := s.Stages.Transfer(b.Run.RunID()); t != nil {
+	if t := s.Stages.Transfer(b.Run.RunID()); t != nil && (t.Output || !t.Done) {
 		x.Transfer, x.Tries, x.Error = t, t.Attempt, t.Failure
 		x.Size = max(x.Size, t.Total)
 	}

@@ -791,11 +791,14 @@ func TestOutputHook(t *testing.T) {
 func TestLeftOut(t *testing.T) {
 	s := newScene(t, nil)
 	s.mend()
-	s.r.Output = &sender{memory: s.memory, bytes: 70, left: `the pipe "p" is left out`}
+	s.r.Output = &sender{memory: s.memory, bytes: 70, left: `left out: pipe "p"`}
 	s.until()
 	s.wantTrace("sync", "output", "event warned", "event over", "told", "ad")
-	if want := `output: the pipe "p" is left out`; s.memory.warned != want {
+	if want := `output: left out: pipe "p"`; s.memory.warned != want {
 		t.Errorf("the event says %q; want %q", s.memory.warned, want)
+	}
+	if book, err := os.ReadFile(s.book); err != nil || !strings.HasSuffix(string(book), ":output%3A left out%3A pipe \"p\"\n") {
+		t.Errorf("it is accounted as %s, %v", book, err)
 	}
 }
 

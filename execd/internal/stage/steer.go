@@ -60,7 +60,8 @@ func (r *Runner) Kill(t *job.Task) {
 	}
 }
 
-// Transfer returns how files travel into the sandbox of a run or out of it; nil: none do.
+// Transfer returns how files travel into the sandbox of a run or out of it, or what of them
+// was left out; nil: none do, and nothing was.
 func (r *Runner) Transfer(run spool.RunID) *api.Transfer {
 	l := r.life(run)
 	if l == nil {
@@ -68,7 +69,7 @@ func (r *Runner) Transfer(run spool.RunID) *api.Transfer {
 	}
 	shown := l.end.Output.Standing()
 	if shown.Output = shown.Attempt > 0; !shown.Output {
-		if shown = l.end.Input.Standing(); shown.Since.IsZero() {
+		if shown = l.end.Input.Standing(); shown.Attempt == 0 || shown.Done && shown.Left == "" {
 			return nil
 		}
 	}

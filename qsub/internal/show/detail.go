@@ -352,11 +352,15 @@ func transferText(x *api.Transfer, now time.Time) string {
 	switch {
 	case x.Queued:
 		text += ", waits for its turn"
+	case x.Done:
 	case x.Since.IsZero():
 		text += ", waits"
 	}
 	if x.Failure != "" {
 		text += ", last: " + x.Failure
+	}
+	if x.Left != "" {
+		text += ", " + x.Left
 	}
 	return text
 }

@@ -80,7 +80,7 @@ func (f *End) Transfer() (exit.Result, error) {
 	}
 	if result == exit.Done {
 		at := f.Output.Standing()
-		f.sent, f.arrived = jobhook.Output{Bytes: at.Bytes, Files: at.Files}, true
+		f.sent, f.arrived = jobhook.Output{Bytes: at.Bytes, Files: at.Files, Left: at.Left}, true
 		if err := f.hooks.Note(jobhook.HookRun{Step: exit.StepTransfer, Output: &f.sent}); err != nil {
 			return exit.Failed, err
 		}
@@ -282,11 +282,5 @@ func (f *End) discard(want *job.Want) exit.Result {
 		f.host.Log.Warn(fmt.Sprintf("job %v: output that is not wanted is left: %s", f.of, g.Reason))
 	}
 	f.End.Failed, f.End.Reason = accounting.FailedTransfer, outcome.Undelivered(f.End.Reason, want)
-	if f.End.Accounting != "" { // of a run of which nothing else is left
-		if rec, err := accounting.Parse([]byte(f.End.Accounting)); err == nil {
-			rec.Failed = f.End.Failed
-			f.End.Accounting = outcome.Line(rec, f.host.Log)
-		}
-	}
 	return exit.Nothing // the wish is on disk
 }

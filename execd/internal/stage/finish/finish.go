@@ -334,6 +334,8 @@ func (f *End) ended(want *job.Want) (*classad.Ad, error) {
 func (f *End) account() (exit.Result, error) {
 	if f.End.Accounting == "" {
 		f.End.Accounting = f.Line()
+	} else if f.host.Store.State(f.of) == job.Over {
+		f.amend()
 	}
 	entry := f.host.Book.Enter(job.Ending{Task: f.of, End: f.End, Time: time.Now()})
 	if err := entry.Written(); err != nil {
@@ -422,6 +424,7 @@ func (f *End) cleanOld(t *job.Task) {
 // Line composes the accounting line.
 func (f *End) Line() string {
 	rec := outcome.Record(f.of, f.End, f.host.Name, f.host.Config().Queue(f.of.Start.Queue))
+	rec.Reason = f.why()
 	if u := f.Outcome.Usage; u != nil {
 		total := f.Total
 		if f.host.Config().Global.ReservedUsage {
@@ -431,4 +434,19 @@ func (f *End) Line() string {
 		f.tasks.AddSum(&rec)
 	}
 	return outcome.Line(rec, f.host.Log)
+}
+
+// amend makes the line that was composed before the output was transferred, and may be all
+// that is left of a run, say what has become of that.
+func (f *End) amend() {
+	if rec, err := accounting.Parse([]byte(f.End.Accounting)); err == nil {
+		rec.Failed, rec.Reason = f.End.Failed, f.why()
+		f.End.Accounting = outcome.Line(rec, f.host.Log)
+	}
+}
+
+// why is the reason in the accounting line: that of the end, with what was left out of the
+// files that travelled.
+func (f *End) why() string {
+	return outcome.LeftOut(f.End.Reason, f.Input.Standing().Left, f.sent.Left)
 }

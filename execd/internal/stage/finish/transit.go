@@ -90,7 +90,7 @@ func (x *Transit) progress(f *End, p base.Progress) {
 		x.shown.Since = time.Now()
 		x.enter(f, notice.Began, time.Since(x.queued))
 	}
-	if p.Left != "" {
+	if x.shown.Left = p.Left; p.Left != "" {
 		text := x.what + ": " + p.Left
 		f.host.Log.Warn(fmt.Sprintf("job %v: %s", f.of, text))
 		f.notices.Happened(notice.Event{Kind: notice.Warned, Text: text})
@@ -109,6 +109,7 @@ func (x *Transit) ended(f *End, err error) {
 	defer x.mu.Unlock()
 	took := time.Since(x.shown.Since)
 	x.cancel, x.shown.Since, x.shown.Queued = nil, time.Time{}, false
+	x.shown.Done = err == nil
 	_, cancelled := errors.AsType[*exit.Cancelled](err)
 	switch {
 	case err == nil && x.phase == notice.NotYet: // there was nothing to be transferred

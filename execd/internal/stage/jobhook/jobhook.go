@@ -118,6 +118,7 @@ type Output struct {
 	Failing time.Time `json:"failing,omitzero"` // since when it has failed; zero: it has not
 	Bytes   int64     `json:"bytes,omitempty"`  // that have arrived, when it has
 	Files   int       `json:"files,omitempty"`
+	Left    string    `json:"left,omitempty"` // what was left out, as api.Transfer has it
 }
 
 // Find finds what a run has beside its job, by what its request says, and StageIn if it has

@@ -35,6 +35,18 @@ func Undelivered(reason string, want *job.Want) string {
 	return joined(reason, why+" while its output was transferred")
 }
 
+// LeftOut is a reason with what was left out of the files that were brought to the job, and
+// of its output.
+func LeftOut(reason, input, output string) string {
+	if input != "" {
+		reason = joined(reason, "input: "+input)
+	}
+	if output != "" {
+		reason = joined(reason, "output: "+output)
+	}
+	return reason
+}
+
 // joined is a reason with another one behind it.
 func joined(reason, more string) string {
 	if reason == "" {
