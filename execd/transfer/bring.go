@@ -160,18 +160,18 @@ func (w *worker) makeParents(dir int, name string, like func(path string) uint32
 // last act, since a name that a file gets changes its signature.
 func (w *worker) note() error {
 	names := 0
-	err := w.each(func(string, *unix.Stat_t) error { names++; return nil })
+	err := w.each(func(*walker, string, *unix.Stat_t) error { names++; return nil })
 	if err != nil {
 		return err
 	}
 	t, err := newTable(order.Say, names)
 	if err == nil {
 		defer t.close()
-		err = w.each(func(path string, st *unix.Stat_t) error {
+		err = w.each(func(at *walker, name string, st *unix.Stat_t) error {
 			if kind(st) == unix.S_IFDIR {
 				st = nil
 			}
-			return t.add(hashed(path, st))
+			return t.add(at.spot(name).entry(st))
 		})
 	}
 	if err != nil {
@@ -181,21 +181,23 @@ func (w *worker) note() error {
 }
 
 // each calls do with every name in the sandbox.
-func (w *worker) each(do func(path string, st *unix.Stat_t) error) error {
+func (w *worker) each(do func(t *walker, name string, st *unix.Stat_t) error) error {
 	fd, err := openDir(order.Files, ".", true)
 	if err != nil {
 		return fail("open", "the sandbox", err)
 	}
-	return walk(fd, func(path string, st *unix.Stat_t) error {
+	return walk(fd, spot{}, func(t *walker, name string, st *unix.Stat_t) error {
 		w.beat.Add(1)
-		return do(path, st)
+		return do(t, name, st)
 	})
 }
 
-// walk calls do with every name below a directory, which it closes.
-func walk(fd int, do func(path string, st *unix.Stat_t) error) error {
+// walk calls do with every name below a directory, which it closes, where it is. The
+// directory has a spot.
+func walk(fd int, at spot, do func(t *walker, name string, st *unix.Stat_t) error) error {
 	t, err := newWalker(fd, true)
 	defer func() { t.close() }()
+	t.levels[0].spot = at
 	for err == nil {
 		var name string
 		if name, err = t.next(); err != nil {
@@ -212,7 +214,7 @@ func walk(fd int, do func(path string, st *unix.Stat_t) error) error {
 		if st, err = lstat(t.fd, name); err != nil {
 			break
 		}
-		if err = do(t.of(name), &st); err == nil && kind(&st) == unix.S_IFDIR {
+		if err = do(t, name, &st); err == nil && kind(&st) == unix.S_IFDIR {
 			err = t.down(name)
 		}
 	}

@@ -37,6 +37,7 @@ type cursor struct {
 type place struct {
 	identity
 	path int // length of its path
+	spot spot
 }
 
 // newCursor returns a place that begins at a directory, whose descriptor it owns from
@@ -68,6 +69,9 @@ func (c *cursor) of(name string) string {
 	return string(c.path) + "/" + name
 }
 
+// spot returns the spot of a name here, if the start is the sandbox.
+func (c *cursor) spot(name string) spot { return c.levels[c.depth()].spot.of(name) }
+
 func (c *cursor) down(name string) error {
 	if c.depth() >= maxDepth {
 		return unix.ENAMETOOLONG
@@ -86,7 +90,7 @@ func (c *cursor) down(name string) error {
 		c.path = append(c.path, '/')
 	}
 	c.path = append(c.path, name...)
-	c.fd, c.levels = fd, append(c.levels, place{id, len(c.path)})
+	c.fd, c.levels = fd, append(c.levels, place{id, len(c.path), c.spot(name)})
 	return nil
 }
 

@@ -226,7 +226,7 @@ func (p *packing) name(name string) error {
 func (p *packing) file(name string, st *unix.Stat_t) error {
 	shared := st.Nlink > 1 && p.sent != nil
 	if shared {
-		if _, found := p.sent.find(hashed("", st)); found {
+		if _, found := p.sent.find(spot{}.entry(st)); found {
 			return p.out.Same(name, metaOf(st))
 		}
 	}
@@ -234,7 +234,7 @@ func (p *packing) file(name string, st *unix.Stat_t) error {
 		err := p.fileOnce(name, st)
 		switch {
 		case err == nil && shared:
-			return fail("note", p.path(name), p.sent.add(hashed("", st)))
+			return fail("note", p.path(name), p.sent.add(spot{}.entry(st)))
 		case err == nil:
 			return nil
 		case !errors.Is(err, errChanged):

@@ -329,7 +329,7 @@ func (w *worker) output(from, to string, listed bool) (*output, error) {
 		o.follow, o.path = true, "/proc/self/fd/"+itoa(order.Files)+"/"+from
 		return o, unix.Stat(o.path, &o.st)
 	}
-	o.mixed = !listed && kind(&o.st) == unix.S_IFDIR && w.staged.hasDir(from)
+	o.mixed = !listed && kind(&o.st) == unix.S_IFDIR && w.staged.has(spotOf(from), nil)
 	return o, nil
 }
 
@@ -337,7 +337,7 @@ func (w *worker) output(from, to string, listed bool) (*output, error) {
 func (w *worker) selected(o *output) bool {
 	switch kind(&o.st) {
 	case unix.S_IFREG, unix.S_IFLNK:
-		return !w.staged.has(o.path, &o.st)
+		return !w.staged.has(spotOf(o.path), &o.st)
 	}
 	return w.orders.Send.Select == order.All
 }
@@ -464,17 +464,17 @@ func (w *worker) eachFile(o *output, do func(name string, st *unix.Stat_t) error
 		return fail("open", o.path, err)
 	}
 	staged := w.stagedIn(o)
-	return walk(fd, func(name string, st *unix.Stat_t) error {
+	return walk(fd, spotOf(o.name), func(t *walker, name string, st *unix.Stat_t) error {
 		w.beat.Add(1)
-		name = o.name + "/" + name
+		path := o.name + "/" + t.of(name)
 		switch {
-		case kind(st) == unix.S_IFDIR, staged.has(name, st):
+		case kind(st) == unix.S_IFDIR, staged.has(t.spot(name), st):
 			return nil
 		case kind(st) != unix.S_IFREG:
-			w.skip(st, name)
+			w.skip(st, path)
 			return nil
 		}
-		return do(name, st)
+		return do(path, st)
 	})
 }
 

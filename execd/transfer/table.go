@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"math/bits"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -26,13 +27,35 @@ const (
 	maxProbes = 1000
 )
 
+// spot stands for a path in the sandbox, the zero one for the sandbox itself. It is made of
+// that of the directory and the name there, so that who goes through a tree need not write
+// out whole paths, which would take the longer the deeper it is.
+type spot [slotSize]byte
+
+// of returns the spot of a name in a directory.
+func (s spot) of(name string) (inner spot) {
+	h := fnv.New128a()
+	_, _ = h.Write(s[:])
+	_, _ = h.Write([]byte(name))
+	h.Sum(inner[:0])
+	return inner
+}
+
+// spotOf returns the spot of a path.
+func spotOf(path string) (s spot) {
+	for name := range strings.SplitSeq(path, "/") {
+		s = s.of(name)
+	}
+	return s
+}
+
 type entry [slotSize]byte
 
-// hashed returns the entry of a name; st is nil for a directory, whose time changes
-// with what is in it.
-func hashed(path string, st *unix.Stat_t) entry {
+// entry returns the entry of a spot; st is nil for a directory, whose time changes with
+// what is in it.
+func (s spot) entry(st *unix.Stat_t) entry {
 	h := fnv.New128a()
-	_, _ = h.Write([]byte(path))
+	_, _ = h.Write(s[:])
 	if st != nil {
 		var b []byte
 		for _, v := range []int64{0, int64(st.Dev), int64(st.Ino), st.Size, st.Mtim.Sec, st.Mtim.Nsec, st.Ctim.Sec, st.Ctim.Nsec} {
@@ -129,14 +152,12 @@ func (t *table) add(e entry) error {
 	return err
 }
 
-// has reports whether a file was brought in and has not changed since.
-func (t *table) has(path string, st *unix.Stat_t) bool {
+// has reports whether a file was brought in and has not changed since, or with nil whether
+// a directory was.
+func (t *table) has(s spot, st *unix.Stat_t) bool {
 	if t == nil {
 		return false
 	}
-	_, found := t.find(hashed(path, st))
+	_, found := t.find(s.entry(st))
 	return found
 }
-
-// hasDir reports whether a directory was brought in.
-func (t *table) hasDir(path string) bool { return t.has(path, nil) }

@@ -101,19 +101,13 @@ var kinds = map[uint32]string{
 }
 
 // copyName copies a name of a directory, and all below it, to a name of another. With
-// staged, what was brought in and has not changed since is left out.
+// staged, what of that was brought in and has not changed since is left out.
 func (w *worker) copyName(s source, st *unix.Stat_t, dir int, name string, staged *table) error {
 	w.beat.Add(1)
 	switch kind(st) {
 	case unix.S_IFREG:
-		if staged.has(s.path, st) {
-			return nil
-		}
 		return w.copyFile(s, st, dir, name)
 	case unix.S_IFLNK:
-		if staged.has(s.path, st) {
-			return nil
-		}
 		return copyLink(s.dir, s.name, s.path, dir, name)
 	case unix.S_IFDIR:
 		return w.copyTree(s, dir, name, staged)
@@ -143,6 +137,7 @@ func (w *worker) copyTree(s source, dir int, name string, staged *table) error {
 	if err != nil {
 		return fail("look at", s.path, err)
 	}
+	c.from.levels[0].spot = spotOf(s.path)
 	if fd, err = unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		return fail("open", s.path, err)
 	}
@@ -182,10 +177,9 @@ func suffix(path string) string {
 	return "/" + path
 }
 
-// staged reports whether a name here was brought in and has not changed since; st is nil
-// for the directory itself.
+// staged reports whether a name here was brought in and has not changed since.
 func (c *copying) staged(name string, st *unix.Stat_t) bool {
-	return c.table != nil && c.table.has(c.start+suffix(string(c.from.path))+suffix(name), st)
+	return c.table != nil && c.table.has(c.from.spot(name), st)
 }
 
 func (c *copying) run() error {
@@ -241,7 +235,7 @@ func (c *copying) run() error {
 // entered is called in a directory of the source.
 func (c *copying) entered() error {
 	c.beat.Add(1)
-	if c.staged("", nil) {
+	if c.table.has(c.from.levels[c.from.depth()].spot, nil) {
 		return nil
 	}
 	return c.follow()

@@ -323,6 +323,25 @@ func TestDepth(t *testing.T) {
 	}
 }
 
+// So may one that is brought in, of which nothing is output.
+func TestDepthOfInput(t *testing.T) {
+	const depth = 10000
+	name := strings.Repeat("n", 255)
+	r := newRig(t)
+	r.elsewhere()
+	r.dir = r.other
+	in, to := filepath.Join(r.other, "in"), filepath.Join(r.other, "to")
+	r.mine(r.files(), filepath.Join(r.dir, order.DirSay), in, to)
+	r.deep(in, name, depth)
+	got := r.ok(bring(order.Named{From: in}))
+	if n := r.depth(filepath.Join(r.files(), "in"), name); n != depth || got.Files != 1 {
+		t.Errorf("%+v with %d levels; want %d", got, n, depth)
+	}
+	r.put(r.files(), "in/new")
+	r.ok(send(order.Send{Select: order.All, To: to}))
+	r.want(to, "in/new")
+}
+
 // A sandbox may have many files.
 func TestMany(t *testing.T) {
 	both(t, func(t *testing.T, r *rig, to string) {
