@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,7 +43,7 @@ func ask(path, dir string, env []string, apart bool) (order.Methods, error) {
 	cmd := exec.CommandContext(ctx, path, "-classad")
 	cmd.Dir, cmd.Env = dir, environment(env)
 	cmd.WaitDelay = time.Second
-	out, said := beginning{most: maxMethods}, beginning{most: maxSaid}
+	out, said := order.Beginning{Most: maxMethods}, order.Beginning{Most: maxSaid}
 	cmd.Stdout, cmd.Stderr = &out, &said
 	runtime.LockOSThread() // as in call
 	defer runtime.UnlockOSThread()
@@ -99,15 +98,4 @@ func readMethods(text string) (order.Methods, error) {
 		return order.Methods{}, fmt.Errorf("it takes %d schemes of URLs", n)
 	}
 	return m, nil
-}
-
-// beginning keeps the beginning of what is written to it.
-type beginning struct {
-	bytes.Buffer
-	most int
-}
-
-func (b *beginning) Write(p []byte) (int, error) {
-	_, _ = b.Buffer.Write(p[:max(0, min(len(p), b.most-b.Len()))])
-	return len(p), nil
 }

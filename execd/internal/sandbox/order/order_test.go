@@ -1,8 +1,12 @@
 package order
 
 import (
+	"errors"
+	"io"
+	"os/exec"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -86,4 +90,29 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Of what a program says no more is kept than was to be, by whatever way it comes.
+func TestBeginning(t *testing.T) {
+	const most = 1000
+	said, gone := &Beginning{Most: most}, &Beginning{Most: most}
+	cmd := exec.Command("sh", "-c", "echo begins; head -c 1000000 /dev/zero")
+	cmd.Stdout = said
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if text := said.String(); len(text) != most || !strings.HasPrefix(text, "begins\n") {
+		t.Errorf("%d bytes are kept: %.20q", len(text), text)
+	}
+	for range most {
+		if n, err := gone.Write([]byte("abc")); n != 3 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if text := gone.String(); text != strings.Repeat("abc", most)[:most] {
+		t.Errorf("%d bytes are kept", len(text))
+	}
+	if n, err := gone.ReadFrom(iotest.ErrReader(io.ErrUnexpectedEOF)); n != 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("%d, %v", n, err)
+	}
 }

@@ -40,6 +40,8 @@ func TestReports(t *testing.T) {
 			`echo '{"bytes":1}' >&4; sleep 1000 & echo '{"result":{"ok":true,"bytes":5}}' >&4`, "",
 		},
 		"ends without a word":              {"echo why >&2; exit 3", "exit status 3: why"},
+		"says much, and ends":              {"echo why >&2; head -c 1000000 /dev/zero >&2; exit 3", "exit status 3: why"},
+		"half a line, and ends":            {`printf '{"bytes":1}\n{"byt' >&4; exit 3`, "exit status 3"},
 		"is killed":                        {"kill -9 $$", "signal: killed"},
 		"is killed and leaves somebody":    {"sleep 1000 & kill -9 $$", "signal: killed"},
 		"ends well without a word":         {"exit 0", "without a word"},

@@ -33,6 +33,9 @@ import (
 // Program is the name of the program.
 const Program = "execd-transfer"
 
+// maxSaid is how much is kept of what a worker says beside its report, in bytes.
+const maxSaid = 16 << 10
+
 // Limits of time without any progress.
 const (
 	stall   = 2 * time.Minute
@@ -99,7 +102,7 @@ func (r *Runner) Copy(ctx context.Context, owner *user.User, dir string, o *orde
 func (r *Runner) Ask(ctx context.Context, as *user.User, path string) (order.Methods, error) {
 	ctx, cancel := context.WithTimeout(ctx, (order.AskTime+order.Spare)*time.Second)
 	defer cancel()
-	said, stderr := tail{}, tail{}
+	said, stderr := order.Beginning{Most: maxSaid}, order.Beginning{Most: maxSaid}
 	cmd := r.Starter.Program(ctx, as, r.Program, "plugin", path)
 	cmd.Stdout, cmd.Stderr = &said, &stderr
 	cmd.WaitDelay = time.Second
@@ -108,7 +111,7 @@ func (r *Runner) Ask(ctx context.Context, as *user.User, path string) (order.Met
 		err = cmd.Wait()
 	}
 	var m order.Methods
-	if json.Unmarshal(said.Bytes(), &m) != nil {
+	if json.Unmarshal([]byte(said.String()), &m) != nil {
 		return m, fmt.Errorf("cannot ask it what it can: %w: %s", cmp.Or(err, errNonsense), line(stderr.String()))
 	}
 	if m.Error != "" {
@@ -173,7 +176,7 @@ type process struct {
 	lines  chan order.Line
 	bad    chan error // its report is no report
 	ended  chan ending
-	stderr *tail
+	stderr *order.Beginning
 	orders io.Closer // where it is told how fast it may be; nil: it is not
 	grace  time.Duration
 }
@@ -202,7 +205,7 @@ func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Ord
 	}
 	defer theirs.Close()
 	ctx, kill := context.WithCancel(context.Background())
-	p := &process{kill: kill, lines: make(chan order.Line), bad: make(chan error, 1), ended: make(chan ending, 1), stderr: &tail{}, grace: cmp.Or(r.Grace, grace)}
+	p := &process{kill: kill, lines: make(chan order.Line), bad: make(chan error, 1), ended: make(chan ending, 1), stderr: &order.Beginning{Most: maxSaid}, grace: cmp.Or(r.Grace, grace)}
 	p.cmd = r.Starter.Command(ctx, owner.UID, owner.GID, asuser.GroupList(owner), "-run", r.Program, "copy")
 	p.cmd.Stdin, p.cmd.Stderr = bytes.NewReader(text), p.stderr
 	var theirOrders, orders *os.File
@@ -238,15 +241,47 @@ func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Ord
 // await waits for a worker and kills what it leaves, while its number is still its own.
 func (p *process) await() {
 	pid := p.cmd.Process.Pid
-	err := error(unix.EINTR)
-	for errors.Is(err, unix.EINTR) {
-		err = unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+	if !awaitEnd(pid) {
+		_, _ = hasEnded(pid, 0)
 	}
 	_ = syscall.Kill(-pid, syscall.SIGKILL)
-	if err = p.cmd.Wait(); errors.Is(err, exec.ErrWaitDelay) {
+	err := p.cmd.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
 	}
 	p.ended <- ending{err}
+}
+
+// awaitEnd waits for the end of a child without a thread of its own, since transfers may
+// take days, and reports whether it could.
+func awaitEnd(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil { // Linux before 5.10
+		return false
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	defer f.Close()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var lost error
+	err = raw.Read(func(uintptr) (ended bool) {
+		ended, lost = hasEnded(pid, unix.WNOHANG)
+		return ended || lost != nil
+	})
+	return err == nil && lost == nil
+}
+
+// hasEnded reports whether a child has ended, which is not taken yet, or with no options
+// waits for that.
+func hasEnded(pid, options int) (bool, error) {
+	var info unix.Siginfo
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT|options, nil)
+	}
+	return info.Signo != 0, err
 }
 
 // openDir opens a directory of a user's, of which no more is wanted than to pass it on.
@@ -257,6 +292,17 @@ func openDir(dir, name string) (*os.File, error) {
 		return nil, fmt.Errorf("cannot open %q: %w", path, err)
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+// usualLine is what a line of a report has at most that is not the last.
+const usualLine = 512
+
+// wholeLine is a bufio.SplitFunc for lines that have an end.
+func wholeLine(data []byte, _ bool) (advance int, line []byte, err error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	return 0, nil, nil
 }
 
 // Bounds of reports: one a second is promised.
@@ -271,17 +317,20 @@ func (p *process) read(from *os.File, longest time.Duration) {
 	defer close(p.lines)
 	defer from.Close()
 	began := time.Now()
-	in := bufio.NewReaderSize(from, order.MaxLine)
+	in := bufio.NewScanner(from)
+	in.Buffer(make([]byte, 0, usualLine), order.MaxLine)
+	in.Split(wholeLine)
 	for n := 1; ; n++ {
-		text, err := in.ReadSlice('\n')
 		var line order.Line
 		switch {
-		case errors.Is(err, bufio.ErrBufferFull), n > burst+perSecond*int(time.Since(began).Seconds()):
+		case !in.Scan() && in.Err() == nil:
+			return
+		case errors.Is(in.Err(), bufio.ErrTooLong), n > burst+perSecond*int(time.Since(began).Seconds()):
 			p.bad <- errNonsense
 			return
-		case err != nil:
+		case in.Err() != nil:
 			return
-		case json.Unmarshal(text, &line) != nil || line.Bytes < 0 || line.Total < 0 || line.Files < 0 || line.Waits < 0 || line.Waits > int(longest.Seconds()):
+		case json.Unmarshal(in.Bytes(), &line) != nil || line.Bytes < 0 || line.Total < 0 || line.Files < 0 || line.Waits < 0 || line.Waits > int(longest.Seconds()):
 			p.bad <- errNonsense
 			return
 		}
@@ -424,13 +473,4 @@ func line(text string) string {
 		return r
 	}, strings.ToValidUTF8(text, "?"))
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
-}
-
-// tail keeps the beginning of what is written to it.
-type tail struct{ bytes.Buffer }
-
-func (t *tail) Write(b []byte) (int, error) {
-	const most = 16 << 10
-	_, _ = t.Buffer.Write(b[:max(0, min(len(b), most-t.Len()))])
-	return len(b), nil
 }
