@@ -312,9 +312,11 @@ func (o *overlap) third() error {
 	return d.Stop()
 }
 
-// memory measures what execd has for each transfer.
+// memory measures what execd has for each transfer, when it has the memory that jobs need
+// at all: of how many tasks the jobs are makes no difference then.
 func (o *overlap) memory() error {
-	n := o.size(50, 5)
+	const tasks = 50
+	n := o.size(tasks, 5)
 	d, err := o.startOurs("overlap-memory", n)
 	if err != nil {
 		return err
@@ -324,13 +326,13 @@ func (o *overlap) memory() error {
 		return err
 	}
 	var kb [2]int
-	var under int                       // how many are under way then: the first may be through before the last begins
-	for i, leave := range []int{0, n} { // as many jobs have run before both
+	var under int // how many are under way then: the first may be through before the last begins
+	for i, leave := range []int{0, n} {
 		var numbers []string
 		for k := range leave {
-			numbers = append(numbers, strconv.Itoa(k+1))
+			numbers = append(numbers, strconv.Itoa(tasks-k))
 		}
-		job, err := o.array(d, n, 40, numbers...)
+		job, err := o.array(d, tasks, 40, numbers...)
 		if err != nil {
 			return err
 		}
