@@ -142,6 +142,9 @@ func (w *worker) openLanding(l *landing) error {
 	if errors.Is(err, unix.EACCES) {
 		l.fd, err = unix.Open(l.dir, unix.O_PATH|flags, 0) // it may be written to all the same
 	}
+	if errors.Is(err, unix.ENOENT) && w.orders.Discard {
+		return nil // so that nothing of it is there
+	}
 	if err != nil {
 		return fail("open", l.dir, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,7 @@ type place struct {
 
 	mu              sync.Mutex
 	fails           error           // guarded by mu, as all below; nil: it takes what comes
+	stays           error           // why what has come cannot be removed; nil: it can
 	sent, discarded int             // how often output came whole, and was removed
 	tries           []time.Duration // when attempts began
 }
@@ -40,7 +42,7 @@ func (p *place) Discard(context.Context, *job.Task) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.discarded++
-	return nil
+	return p.stays
 }
 
 func (p *place) Send(ctx context.Context, _ *job.Task, report func(base.Progress)) error {
@@ -196,6 +198,28 @@ func TestOutputMeetsEvents(t *testing.T) {
 				time.Sleep(2 * hour)
 				synctest.Wait()
 				s.stands(p, tt.end, nil)
+			})
+		})
+	}
+
+	// What has come of output that is not wanted may be out of reach: the job does not wait for
+	// ever, and who deleted it is told.
+	for _, tt := range []struct {
+		stays error
+		tries int
+	}{{denied, 1}, {errors.New("timed out"), exit.MaxTransfers}} {
+		t.Run("it is deleted and stays: "+tt.stays.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &place{begun: time.Now(), stays: tt.stays}
+				s := newTransit(t, p, day)
+				qdel(s, p)
+				time.Sleep(hour)
+				synctest.Wait()
+				book, err := os.ReadFile(s.book)
+				want := "deleted by alice while its output was transferred; what had come of it is left%3A " + tt.stays.Error()
+				if err != nil || p.discarded != tt.tries || s.accounting() != 1 || !strings.Contains(string(book), want) {
+					t.Errorf("it was tried %d times, and is accounted as %s, %v", p.discarded, book, err)
+				}
 			})
 		})
 	}

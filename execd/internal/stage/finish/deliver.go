@@ -278,9 +278,11 @@ func (f *End) discard(want *job.Want) exit.Result {
 	if result := f.removal.step(); !result.Over() {
 		return result
 	}
+	left := "" // it is in a directory of the user's, who can remove it: a run need not wait for ever
 	if g := f.removal.transfer.GivenUp(); g != nil {
-		f.host.Log.Warn(fmt.Sprintf("job %v: output that is not wanted is left: %s", f.of, g.Reason))
+		left = g.Reason
+		f.host.Log.Warn(fmt.Sprintf("job %v: output that is not wanted is left: %s", f.of, left))
 	}
-	f.End.Failed, f.End.Reason = accounting.FailedTransfer, outcome.Undelivered(f.End.Reason, want)
+	f.End.Failed, f.End.Reason = accounting.FailedTransfer, outcome.Undelivered(f.End.Reason, want, left)
 	return exit.Nothing // the wish is on disk
 }

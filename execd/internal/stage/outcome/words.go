@@ -27,12 +27,16 @@ func how(s exit.Status) string {
 }
 
 // Undelivered is the reason of a run, with why its output is not transferred to its end.
-func Undelivered(reason string, want *job.Want) string {
+func Undelivered(reason string, want *job.Want, left string) string {
 	why := By(spool.CauseDeleted, want.By)
 	if want.By == "" {
 		why = "ended since " + cmp.Or(want.Cause, want.Reason, "its slot had to be left")
 	}
-	return joined(reason, why+" while its output was transferred")
+	reason = joined(reason, why+" while its output was transferred")
+	if left != "" {
+		reason = joined(reason, "what had come of it is left: "+left)
+	}
+	return reason
 }
 
 // LeftOut is a reason with what was left out of the files that were brought to the job, and
