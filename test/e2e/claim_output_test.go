@@ -46,10 +46,10 @@ func (h *holder) travels(c *api.Claim) (number int, let func()) {
 	return number, func() { lock.Close() }
 }
 
-// REQ-XFER-19, REQ-XFER-29, REQ-XFER-35, REQ-XFER-38, REQ-XFER-39, REQ-XFER-102: a claim is
-// idle while output of its jobs is on its way. The third activation is refused for the time
-// being, and is served when some has arrived. The claim may be released meanwhile, and all
-// output arrives.
+// REQ-XFER-19, REQ-XFER-29, REQ-XFER-35, REQ-XFER-37, REQ-XFER-38, REQ-XFER-39, REQ-XFER-102: a
+// claim is idle while output of its jobs is on its way. The third activation is refused for
+// the time being, and is served when some has arrived. The claim may be released meanwhile:
+// all output arrives, and no sandbox is left.
 func TestClaimWhileOutputTravels(t *testing.T) {
 	t.Parallel()
 	h := newHolder(t, "")
@@ -88,6 +88,9 @@ func TestClaimWhileOutputTravels(t *testing.T) {
 		if text, err := os.ReadFile(name); err != nil || string(text) != fmt.Sprintf("%d\n", number) {
 			t.Errorf("output of job %d: %q, %v", number, text, err)
 		}
+	}
+	if left, err := filepath.Glob(filepath.Join(h.dir, "spool", "sandboxes", "[0-9]*")); err != nil || left != nil {
+		t.Errorf("sandboxes %v are left, %v", left, err)
 	}
 	ends, err := harness.Accounting(h.dir)
 	if err != nil || len(ends) != 3 {

@@ -79,5 +79,14 @@ func testSandboxQuota(t *testing.T, c *cluster, pub string) {
 		})
 		fmt.Printf("vm: %s: %d of %d bytes were written to the sandbox: %q\n", t.Name(), wrote, limit, read(pub+"/said"))
 	}
+	// REQ-XFER-106: the size of what waits in one is what the file system counts.
+	const text = "dd if=/dev/zero of=file bs=64k count=32"
+	if out := c.as("qsub", "-l", "sl=3M", "-sync", "y", "-sandbox", "y", "-stageout_to", pub+"/gone", "-b", "y", "-wd", "/", "-o", "/dev/null", "-j", "y", "-shell", "y", text); !strings.Contains(out, "gone") {
+		t.Errorf("its output cannot be delivered: %s", out)
+	}
+	if out := c.as("qhost", "-sandboxes"); !strings.Contains(out, " stuck 2.0") {
+		t.Errorf("2 MB are stuck: %s", out)
+	}
+	c.as("qdel", "-u", "alice")
 	c.wait("the sandboxes are gone", func() bool { left, _ := os.ReadDir(quotas + "/boxes"); return len(left) == 1 })
 }

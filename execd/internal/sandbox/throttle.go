@@ -165,13 +165,17 @@ func (t *Throttle) Again() {
 // what was carried. Only a worker can tell whether it has to move many bytes: it is asked
 // first, and does what needs none.
 func (m *Manager) carry(ctx context.Context, q *turns, owner *user.User, t *job.Task, o *order.Orders, report func(order.Progress)) error {
-	r, err := m.inTurn(ctx, &m.Throttle.brief, owner, t, o, func(order.Progress) {})
-	switch {
-	case err == nil:
-		report(order.Progress{})
-	case errors.Is(err, worker.ErrTurn):
+	var last order.Progress
+	r, err := m.inTurn(ctx, &m.Throttle.brief, owner, t, o, func(p order.Progress) {
+		if !p.Queued {
+			last = p
+		}
+	})
+	if errors.Is(err, worker.ErrTurn) {
 		o.Turn = true
 		r, err = m.inTurn(ctx, q, owner, t, o, report)
+	} else {
+		report(last)
 	}
 	if err == nil {
 		report(order.Progress{Bytes: r.Bytes, Total: r.Bytes, Files: r.Files, Left: leftOut(&r)})
