@@ -10,14 +10,17 @@ import (
 )
 
 // The lock of a sandbox says who was given it, for an execd that is started while the
-// worker lives: its number and the time of its start, in the words of /proc.
+// worker lives: its number and the time of its start, in the words of /proc. The worker
+// must not be able to write there, or root would kill whom its owner likes.
 
-// note writes down who is given a lock.
-func note(lock *os.File, pid int) {
-	text := fmt.Sprintf("%d %s\n", pid, started(pid))
-	if lock.Truncate(0) == nil {
-		_, _ = lock.WriteAt([]byte(text), 0)
+// note writes down who is given the lock at a path.
+func note(path string, pid int) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return
 	}
+	defer f.Close()
+	_, _ = fmt.Fprintf(f, "%d %s\n", pid, started(pid))
 }
 
 // endHolder ends who holds a lock, with its process group.

@@ -28,6 +28,22 @@ func (r *rig) fake(script string) {
 	r.must(harness.WriteExecutable(r.Program, "#!/bin/sh\n"+script))
 }
 
+// What the lock says of its holder, whom root may have to kill, the holder cannot change.
+func TestHolderIsNotTheUsersToSay(t *testing.T) {
+	r := newRig(t)
+	if r.owner.UID == 0 || os.Getuid() != 0 {
+		t.Skip("the owner is another user in root mode alone")
+	}
+	r.fake(`echo "1 1" >&3 || echo "1 1" >/proc/self/fd/3 || echo '{"result":{"ok":true}}' >&4`)
+	if _, err := r.copy(send(order.Send{Select: order.All})); err != nil {
+		t.Errorf("it has written to its lock: %v", err)
+	}
+	text, err := os.ReadFile(filepath.Join(r.dir, order.FileLock))
+	if pid, _, _ := strings.Cut(string(text), " "); err != nil || pid == "1" || pid == "" {
+		t.Errorf("the holder is %q, %v", text, err)
+	}
+}
+
 // What a worker reports is bounded, and its end has one clear reason.
 func TestReports(t *testing.T) {
 	for what, test := range map[string]struct {

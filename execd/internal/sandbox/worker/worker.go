@@ -128,8 +128,8 @@ func (r *Runner) Ask(ctx context.Context, as *user.User, path string) (order.Met
 // take takes the lock of a sandbox. While another worker has it, of an execd before this
 // one perhaps, it waits; the end of ctx ends that worker.
 func take(ctx context.Context, path string) (*os.File, error) {
-	// Only root can reach it, and nobody else has made it.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	// Only root can reach it, and nobody else has made it. Who is given it cannot write to it.
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +232,7 @@ func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Ord
 		p.orders = orders
 		go s.write(orders, text)
 	}
-	note(lock, p.cmd.Process.Pid)
+	note(lock.Name(), p.cmd.Process.Pid)
 	go p.await()
 	go p.read(reports, max(longest, time.Duration(o.Stall)*time.Second)+time.Duration(order.Spare)*time.Second)
 	return p, nil
