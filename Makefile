@@ -62,7 +62,7 @@ NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=b
 # users come from getent.
 export CGO_ENABLED = 0
 
-.PHONY: all modules packages build install demo test accounts race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
+.PHONY: all modules packages build install dist licences-update demo test accounts race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
 	manifest-check requirements check e2e classad-diff interop workflow vm soak bench vuln clean
 
 all: build
@@ -103,6 +103,20 @@ install: build
 		*) echo "packaging/manifest: no such type: $$type" >&2; exit 1 ;; \
 		esac || exit 1; \
 	done
+
+# dist makes the packages. The same commit makes the same bytes, wherever it is built:
+# the time is the commit's, and nothing of git gets into the programs, as in an archive
+# of the tree there is none.
+DIST              = dist
+SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+dist:
+	$(MAKE) --no-print-directory build BIN=$(DIST)/bin TRIMPATH=-trimpath BUILDFLAGS=-buildvcs=false
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(GO) -C packaging/build run . -root $(CURDIR) \
+		-bin $(abspath $(DIST)/bin) -out $(abspath $(DIST)) -version $(VERSION)
+
+# licences-update writes packaging/copyright and NOTICE, which name what programs link.
+licences-update:
+	$(GO) -C packaging/build run . -root $(CURDIR) -licences
 
 demo:
 	@echo "Compiling, which takes a minute or two the first time." >&2
@@ -216,4 +230,4 @@ vuln:
 	$(GO) run $(GOVULNCHECK) ./...
 
 clean:
-	rm -rf bin coverage
+	rm -rf bin coverage dist

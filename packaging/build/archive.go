@@ -1,0 +1,207 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goreleaser/nfpm/v2"
+	"github.com/goreleaser/nfpm/v2/deb"
+	"github.com/goreleaser/nfpm/v2/files"
+	"github.com/goreleaser/nfpm/v2/rpm"
+)
+
+const (
+	maintainer  = "The Paddock maintainers <maintainers@users.noreply.a-seed-dac2ae65.example>"
+	description = `batch system of one host: execution daemon and commands
+Paddock runs the jobs of all users of a host in the order of a queue: an
+execution daemon, execd, one parent process for each job, and Grid Engine's
+commands, as qsub, qstat and qrsh. On top are HTCondor's slots, claims, job
+hooks and sandboxes. It needs no other service and no configuration.
+.
+Jobs go on while execd is upgraded, stopped or started again.`
+)
+
+// info returns what nfpm has to know of every format.
+func (b *build) info(tree []file) *nfpm.Info {
+	var contents files.Contents
+	for _, f := range tree {
+		contents = append(contents, &files.Content{
+			Source:      f.source,
+			Destination: f.path,
+			Type:        map[kind]string{directory: files.TypeDir, regular: files.TypeFile, config: files.TypeConfigNoReplace, link: files.TypeSymlink}[f.kind],
+			FileInfo:    &files.ContentFileInfo{Owner: f.owner, Group: f.group, Mode: f.mode, MTime: b.time},
+		})
+	}
+	return nfpm.WithDefaults(&nfpm.Info{
+		Name:            "paddock",
+		Arch:            "amd64",
+		Version:         b.version,
+		Maintainer:      maintainer,
+		Description:     description,
+		MTime:           b.time,
+		DisableGlobbing: true,
+		Overridables:    nfpm.Overridables{Contents: contents},
+	})
+}
+
+// scripts writes the scripts that a package runs where it is installed, with what they
+// have in common, and returns their paths.
+func (b *build) scripts(work, format string, names ...string) ([]string, error) {
+	common, err := os.ReadFile(filepath.Join(b.root, "packaging", "maintainer.sh"))
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, name := range names {
+		own, err := os.ReadFile(filepath.Join(b.root, "packaging", format, name))
+		if err != nil {
+			return nil, err
+		}
+		path := filepath.Join(work, name)
+		if err := os.WriteFile(path, slices.Concat([]byte("#!/bin/sh\nset -e\n\n"), common, []byte("\n"), own), 0o755); err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
+
+// debianVersion is a version as Debian has it: what comes before a release is less.
+func debianVersion(version string) string { return strings.Replace(version, "-", "~", 1) }
+
+func (b *build) deb(tree []file, work, out string) (string, error) {
+	info := b.info(tree)
+	info.Section = "admin"
+	info.Depends = []string{"systemd | systemd-sysusers"}
+	info.Recommends = []string{"curl"}
+	// They have the same commands and manual pages.
+	info.Conflicts = []string{"gridengine-client", "gridengine-common", "torque-client", "slurm-wlm-torque"}
+	info.Deb.Compression = "gzip:9"
+	scripts, err := b.scripts(work, "deb", "postinst", "prerm", "postrm")
+	if err != nil {
+		return "", err
+	}
+	info.Scripts = nfpm.Scripts{PostInstall: scripts[0], PreRemove: scripts[1], PostRemove: scripts[2]}
+	return write(out, deb.Default.ConventionalFileName(info), func(w io.Writer) error { return deb.Default.Package(info, w) })
+}
+
+func (b *build) rpm(tree []file, work, out string) (string, error) {
+	licence := filepath.Join(b.root, "LICENSE")
+	info := b.info(append(tree,
+		file{path: "/usr/share/licenses/paddock", kind: directory, owner: "root", group: "root", mode: 0o755},
+		file{path: "/usr/share/licenses/paddock/LICENSE", kind: regular, owner: "root", group: "root", mode: 0o644, source: licence}))
+	info.License = "Apache-2.0"
+	info.Release = "1"
+	info.Depends = []string{"/bin/sh", "systemd"}
+	info.Recommends = []string{"curl"}
+	info.Conflicts = []string{"gridengine", "torque-client", "slurm-torque"}
+	info.RPM.Compression = "gzip:9"
+	info.RPM.BuildHost = "localhost"
+	scripts, err := b.scripts(work, "rpm", "post", "preun", "postun")
+	if err != nil {
+		return "", err
+	}
+	info.Scripts = nfpm.Scripts{PostInstall: scripts[0], PreRemove: scripts[1], PostRemove: scripts[2]}
+	if info.Changelog, err = b.rpmChangelog(work); err != nil {
+		return "", err
+	}
+	return write(out, rpm.DefaultRPM.ConventionalFileName(info), func(w io.Writer) error { return rpm.DefaultRPM.Package(info, w) })
+}
+
+// rpmChangelog writes the changelog in the form that nfpm takes, which is YAML and so
+// may be JSON.
+func (b *build) rpmChangelog(work string) (string, error) {
+	type change struct {
+		Note string `json:"note"`
+	}
+	type entry struct {
+		Version  string   `json:"semver"`
+		Date     string   `json:"date"`
+		Packager string   `json:"packager"`
+		Changes  []change `json:"changes"`
+	}
+	var entries []entry
+	for _, r := range b.changes() {
+		e := entry{Version: debianVersion(r.version) + "-1", Date: r.date.Format("2006-01-02T15:04:05Z07:00"), Packager: maintainer}
+		for _, item := range r.items {
+			e.Changes = append(e.Changes, change{item})
+		}
+		entries = append(entries, e)
+	}
+	text, err := json.Marshal(entries)
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(work, "changelog.yaml")
+	return name, os.WriteFile(name, text, 0o644)
+}
+
+// tar writes the tree below a directory that has the name of the archive.
+func (b *build) tar(tree []file, _, out string) (string, error) {
+	top := "paddock-" + b.version
+	return write(out, top+"-linux-amd64.tar.gz", func(w io.Writer) error {
+		zipped, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+		if err != nil {
+			return err
+		}
+		archive := tar.NewWriter(zipped)
+		header := func(name string, kind byte, mode int64, f file, size int64) error {
+			target := ""
+			if f.kind == link {
+				target = f.source
+			}
+			return archive.WriteHeader(&tar.Header{
+				Name: name, Typeflag: kind, Mode: mode, Linkname: target, Size: size,
+				Uname: f.owner, Gname: f.group, ModTime: b.time, Format: tar.FormatUSTAR,
+			})
+		}
+		if err := header(top+"/", tar.TypeDir, 0o755, file{owner: "root", group: "root"}, 0); err != nil {
+			return err
+		}
+		licence := file{path: "/LICENSE", kind: regular, owner: "root", group: "root", mode: 0o644, source: filepath.Join(b.root, "LICENSE")}
+		for _, f := range append([]file{licence}, tree...) {
+			var err error
+			switch f.kind {
+			case directory:
+				err = header(top+f.path+"/", tar.TypeDir, int64(f.mode), f, 0)
+			case link:
+				err = header(top+f.path, tar.TypeSymlink, int64(f.mode), f, 0)
+			default:
+				var data []byte
+				if data, err = os.ReadFile(f.source); err != nil {
+					break
+				}
+				if err = header(top+f.path, tar.TypeReg, int64(f.mode), f, int64(len(data))); err == nil {
+					_, err = archive.Write(data)
+				}
+			}
+			if err != nil {
+				return fmt.Errorf("cannot pack %s: %w", f.path, err)
+			}
+		}
+		if err := archive.Close(); err != nil {
+			return err
+		}
+		return zipped.Close()
+	})
+}
+
+// write makes a file of the directory, and returns its name.
+func write(dir, name string, fill func(io.Writer) error) (string, error) {
+	f, err := os.Create(filepath.Join(dir, name))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if err := fill(f); err != nil {
+		return "", fmt.Errorf("cannot make %s: %w", name, err)
+	}
+	return name, f.Close()
+}

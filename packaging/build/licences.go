@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A module is one that a program links.
+type module struct {
+	path    string
+	version string
+	licence string // its identifier in SPDX
+	text    string // of the licence
+	notice  string // of the file NOTICE, which Apache-2.0 has handed on
+}
+
+// programs are the packages of the programs that are packed.
+var programs = []string{"./execd", "./shepherd", "./execd/transfer", "./qsub", "./qrsh/session"}
+
+// standard is the name of the standard library as a module.
+const standard = "std"
+
+// linkedModules returns the modules that the programs link, and the standard library,
+// sorted by path, with their licences.
+func linkedModules(root string) ([]module, error) {
+	type pkg struct {
+		Standard bool
+		Module   *struct{ Path, Version, Dir string }
+	}
+	args := append([]string{"list", "-deps", "-json=Standard,Module", "-tags=urfave_cli_no_docs"}, programs...)
+	cmd := exec.Command("go", args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list packages: %w", err)
+	}
+	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the standard library: %w", err)
+	}
+	dirs := map[module]string{{path: standard}: strings.TrimSpace(string(goroot))}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("cannot read what go list prints: %w", err)
+		}
+		if p.Module != nil && p.Module.Version != "" {
+			dirs[module{path: p.Module.Path, version: p.Module.Version}] = p.Module.Dir
+		}
+	}
+	var modules []module
+	for m, dir := range dirs {
+		text, err := os.ReadFile(filepath.Join(dir, "LICENSE"))
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the licence of %s: %w", m.path, err)
+		}
+		m.text = string(text)
+		if m.licence = identify(m.text); m.licence == "" {
+			return nil, fmt.Errorf("%s has a licence that is not known: see identify", m.path)
+		}
+		notice, err := os.ReadFile(filepath.Join(dir, "NOTICE"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		m.notice = string(notice)
+		modules = append(modules, m)
+	}
+	slices.SortFunc(modules, func(a, b module) int { return strings.Compare(a.path, b.path) })
+	return modules, nil
+}
+
+// identify tells a licence by its text. Those that are not here have to be looked at by
+// people before they are linked.
+func identify(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	switch {
+	case strings.Contains(text, "Apache License Version 2.0, January 2004"):
+		return "Apache-2.0"
+	case strings.Contains(text, "Permission is hereby granted, free of charge, to any person obtaining a copy of this software"):
+		return "MIT"
+	case strings.Contains(text, "Redistribution and use in source and binary forms"):
+		if strings.Contains(text, "Neither the name of") {
+			return "BSD-3-Clause"
+		}
+		return "BSD-2-Clause"
+	}
+	return ""
+}
+
+// holder finds lines that name who has the copyright; [yyyy] is in the example that
+// Apache-2.0 ends with.
+var holder = regexp.MustCompile(`(?m)^\s*Copyright(?: \([cC]\)| ©)?,? ([^\s\[{].*)$`)
+
+// holders returns who has the copyright of a module.
+func (m module) holders() []string {
+	var holders []string
+	for _, match := range holder.FindAllStringSubmatch(m.text, -1) {
+		holders = append(holders, strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(match[1]), "All rights reserved.")))
+	}
+	if len(holders) == 0 {
+		holders = []string{"the authors of " + m.path}
+	}
+	return holders
+}
+
+// copyright returns the file copyright of a Debian package, in the format that its
+// first line names.
+func copyright(modules []module) string {
+	var out strings.Builder
+	out.WriteString(`Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: Paddock
+Comment: Written by ` + "`make licences-update`" + `. What is not below the name of a host is
+ Paddock's own; the others are modules that its programs link, and std is the
+ standard library of Go.
+
+Files: *
+Copyright: 2026 the Paddock authors
+License: Apache-2.0
+
+License: Apache-2.0
+ On Debian systems the text is in /usr/share/common-licenses/Apache-2.0,
+ elsewhere in /usr/share/licenses/paddock/LICENSE.
+`)
+	for _, m := range modules {
+		fmt.Fprintf(&out, "\nFiles: %s/*\nCopyright: %s\nLicense: %s\n", m.path, strings.Join(m.holders(), "\n "), m.licence)
+		if m.licence == "Apache-2.0" {
+			continue
+		}
+		for line := range strings.Lines(strings.TrimSpace(m.text)) {
+			if line = strings.TrimRight(line, " \n"); line == "" {
+				line = "."
+			}
+			out.WriteString(" " + line + "\n")
+		}
+	}
+	return out.String()
+}
+
+// notice returns the file NOTICE, which hands on those of the modules.
+func notice(modules []module) string {
+	var out strings.Builder
+	out.WriteString("Paddock\nCopyright 2026 the Paddock authors\n\n" +
+		"The programs link the modules that packaging/copyright lists. These have a notice of\ntheir own:\n")
+	for _, m := range modules {
+		if m.notice != "" {
+			fmt.Fprintf(&out, "\n%s\n\n%s", m.path, strings.TrimSpace(m.notice)+"\n")
+		}
+	}
+	return out.String()
+}
+
+// licenceFiles returns the files that are checked in, by path below the source tree.
+func licenceFiles(root string) (map[string]string, error) {
+	modules, err := linkedModules(root)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"packaging/copyright": copyright(modules), "NOTICE": notice(modules)}, nil
+}
+
+func writeLicences(root string) error {
+	files, err := licenceFiles(root)
+	if err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

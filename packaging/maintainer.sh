@@ -1,0 +1,49 @@
+# What the scripts of both kinds of package have in common; packaging/build puts it
+# before each of them.
+unit=paddock-execd.service
+
+say() {
+  echo "paddock: $*" >&2
+}
+
+# booted tells whether systemd runs here, which it does not in a chroot or a container.
+booted() {
+  [ -d /run/systemd/system ]
+}
+
+# running prints the number of runs of jobs that have a shepherd.
+running() {
+  count=0
+  for file in /var/spool/paddock/*/active_jobs/*/pid; do
+    [ -e "$file" ] || continue
+    case $(readlink "/proc/$(cat "$file")/exe") in
+    */shepherd | */shepherd' (deleted)') count=$((count + 1)) ;;
+    esac
+  done
+  echo $count
+}
+
+# prepare makes the account, and the directories that nobody else makes.
+prepare() {
+  systemd-sysusers paddock.conf
+  if command -v systemd-tmpfiles >/dev/null; then
+    systemd-tmpfiles --create paddock.conf || true
+  fi
+}
+
+# renew has the new execd take the place of the old one, which runs on if the new one
+# would not like what it finds. Jobs notice neither.
+renew() {
+  if ! /usr/sbin/execd -t; then
+    say "execd was not restarted, for the reasons above: the old one goes on running, and jobs with it"
+    say "once \`execd -t\` has nothing to say: systemctl restart $unit"
+  elif ! "$@" try-restart $unit; then
+    say "execd did not start again, see \`systemctl status $unit\`; jobs go on running"
+  fi
+}
+
+# left says what goes on when execd is no more.
+left() {
+  jobs=$(running)
+  [ "$jobs" = 0 ] || say "$jobs jobs go on running without execd; an execd that is installed again finds them"
+}
