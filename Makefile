@@ -107,8 +107,8 @@ install: build
 # dist makes the packages. The same commit makes the same bytes, wherever it is built:
 # the time is the commit's, and nothing of git gets into the programs, as in an archive
 # of the tree there is none.
-DIST              = dist
-SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+DIST               = dist
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist:
 	$(MAKE) --no-print-directory build BIN=$(DIST)/bin TRIMPATH=-trimpath BUILDFLAGS=-buildvcs=false
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(GO) -C packaging/build run . -root $(CURDIR) \

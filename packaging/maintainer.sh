@@ -1,5 +1,7 @@
 # What the scripts of both kinds of package have in common; packaging/build puts it
 # before each of them.
+# One in /usr/local is not what is installed here.
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
 unit=paddock-execd.service
 
 say() {
@@ -34,7 +36,7 @@ prepare() {
 # renew has the new execd take the place of the old one, which runs on if the new one
 # would not like what it finds. Jobs notice neither.
 renew() {
-  if ! /usr/sbin/execd -t; then
+  if ! execd -t; then
     say "execd was not restarted, for the reasons above: the old one goes on running, and jobs with it"
     say "once \`execd -t\` has nothing to say: systemctl restart $unit"
   elif ! "$@" try-restart $unit; then

@@ -19,7 +19,7 @@ import (
 
 const (
 	maintainer  = "The Paddock maintainers <maintainers@users.noreply.a-seed-dac2ae65.example>"
-	description = `batch system of one host: execution daemon and commands
+	description = `Batch system of one host: execution daemon and commands
 Paddock runs the jobs of all users of a host in the order of a queue: an
 execution daemon, execd, one parent process for each job, and Grid Engine's
 commands, as qsub, qstat and qrsh. On top are HTCondor's slots, claims, job
@@ -30,12 +30,13 @@ Jobs go on while execd is upgraded, stopped or started again.`
 
 // info returns what nfpm has to know of every format.
 func (b *build) info(tree []file) *nfpm.Info {
+	types := map[kind]string{directory: files.TypeDir, regular: files.TypeFile, config: files.TypeConfigNoReplace, link: files.TypeSymlink}
 	var contents files.Contents
 	for _, f := range tree {
 		contents = append(contents, &files.Content{
 			Source:      f.source,
 			Destination: f.path,
-			Type:        map[kind]string{directory: files.TypeDir, regular: files.TypeFile, config: files.TypeConfigNoReplace, link: files.TypeSymlink}[f.kind],
+			Type:        types[f.kind],
 			FileInfo:    &files.ContentFileInfo{Owner: f.owner, Group: f.group, Mode: f.mode, MTime: b.time},
 		})
 	}
@@ -73,11 +74,16 @@ func (b *build) scripts(work, format string, names ...string) ([]string, error) 
 	return paths, nil
 }
 
+// added returns a file that only one format has. The source is below the tree.
+func (b *build) added(path, source string) file {
+	return file{path: path, kind: regular, owner: "root", group: "root", mode: 0o644, source: filepath.Join(b.root, source)}
+}
+
 // debianVersion is a version as Debian has it: what comes before a release is less.
 func debianVersion(version string) string { return strings.Replace(version, "-", "~", 1) }
 
 func (b *build) deb(tree []file, work, out string) (string, error) {
-	info := b.info(tree)
+	info := b.info(append(tree, b.added("/usr/share/lintian/overrides/paddock", "packaging/deb/lintian-overrides")))
 	info.Section = "admin"
 	info.Depends = []string{"systemd | systemd-sysusers"}
 	info.Recommends = []string{"curl"}
@@ -93,10 +99,16 @@ func (b *build) deb(tree []file, work, out string) (string, error) {
 }
 
 func (b *build) rpm(tree []file, work, out string) (string, error) {
-	licence := filepath.Join(b.root, "LICENSE")
-	info := b.info(append(tree,
-		file{path: "/usr/share/licenses/paddock", kind: directory, owner: "root", group: "root", mode: 0o755},
-		file{path: "/usr/share/licenses/paddock/LICENSE", kind: regular, owner: "root", group: "root", mode: 0o644, source: licence}))
+	const licence = "/usr/share/licenses/paddock/LICENSE"
+	info := b.info(append(tree, file{path: filepath.Dir(licence), kind: directory, owner: "root", group: "root", mode: 0o755}, b.added(licence, "LICENSE")))
+	for _, c := range info.Contents {
+		switch {
+		case c.Destination == licence:
+			c.Type = files.TypeRPMLicence
+		case c.Type == files.TypeFile && (strings.HasPrefix(c.Destination, "/usr/share/doc/") || strings.HasPrefix(c.Destination, "/usr/share/man/")):
+			c.Type = files.TypeRPMDoc
+		}
+	}
 	info.License = "Apache-2.0"
 	info.Release = "1"
 	info.Depends = []string{"/bin/sh", "systemd"}
@@ -165,8 +177,7 @@ func (b *build) tar(tree []file, _, out string) (string, error) {
 		if err := header(top+"/", tar.TypeDir, 0o755, file{owner: "root", group: "root"}, 0); err != nil {
 			return err
 		}
-		licence := file{path: "/LICENSE", kind: regular, owner: "root", group: "root", mode: 0o644, source: filepath.Join(b.root, "LICENSE")}
-		for _, f := range append([]file{licence}, tree...) {
+		for _, f := range append([]file{b.added("/LICENSE", "LICENSE")}, tree...) {
 			var err error
 			switch f.kind {
 			case directory:
