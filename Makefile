@@ -56,14 +56,16 @@ NEED_MAN      = mandoc=mandoc
 NEED_INTEROP  = sge_execd=gridengine-master,gridengine-exec,gridengine-client,gridengine-common
 NEED_WORKFLOW = makeflow=coop-computing-tools orterun=openmpi-bin snakemake=snakemake toil=toil \
 	sshd=openssh-server ssh=openssh-client Xvfb=xvfb xterm=xterm ip=iproute2
+NEED_PACKAGES = lintian=lintian rpm=rpm rpmlint=rpmlint cpio=cpio mmdebstrap=mmdebstrap busybox=busybox-static \
+	systemd-analyze=systemd
 NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=busybox-static cpio=cpio
 
 # Only the race detector needs cgo: a static binary starts faster, and the names of
 # users come from getent.
 export CGO_ENABLED = 0
 
-.PHONY: all modules packages build install dist licences-update demo test accounts race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
-	manifest-check requirements check e2e classad-diff interop workflow vm soak bench vuln clean
+.PHONY: all modules packages build install dist release licences-update demo test accounts race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
+	manifest-check requirements check e2e classad-diff packages-check interop workflow vm packages-test soak bench vuln clean
 
 all: build
 
@@ -71,12 +73,13 @@ all: build
 modules:
 	test/retry $(GO) mod download
 	test/retry $(GO) -C test/classad list -test -deps ./... >/dev/null
+	test/retry $(GO) -C packaging/build list -test -deps ./... >/dev/null
 	test/retry $(GO) run $(GOLANGCI_LINT) --version
 	test/retry $(GO) run $(DEADCODE) -help 2>/dev/null >&2
 
 # packages installs all that the targets take from Debian, at once.
 packages:
-	test/need $(NEED_TEST) $(NEED_RACE) $(NEED_MAN) $(NEED_INTEROP) $(NEED_WORKFLOW) $(NEED_VM)
+	test/need $(NEED_TEST) $(NEED_RACE) $(NEED_MAN) $(NEED_INTEROP) $(NEED_WORKFLOW) $(NEED_PACKAGES) $(NEED_VM)
 
 build:
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/execd ./execd
@@ -113,6 +116,17 @@ dist:
 	$(MAKE) --no-print-directory build BIN=$(DIST)/bin TRIMPATH=-trimpath BUILDFLAGS=-buildvcs=false
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(GO) -C packaging/build run . -root $(CURDIR) \
 		-bin $(abspath $(DIST)/bin) -out $(abspath $(DIST)) -version $(VERSION)
+
+# release makes what is published of a version: the packages, and notes from
+# CHANGELOG.md. The tree has to be what the commit says, and to pass.
+release:
+	@[ "$(origin VERSION)" = "command line" ] || { echo "release: which? make release VERSION=x" >&2; exit 1; }
+	@[ -z "$$(git status --porcelain)" ] || { echo "release: the tree has changes that are not committed" >&2; exit 1; }
+	@$(GO) -C packaging/build run . -root $(CURDIR) -version $(VERSION) -notes >/dev/null
+	$(MAKE) --no-print-directory test check packages-test
+	rm -rf $(DIST)
+	$(MAKE) --no-print-directory dist VERSION=$(VERSION)
+	$(GO) -C packaging/build run . -root $(CURDIR) -version $(VERSION) -notes >$(DIST)/NOTES.md
 
 # licences-update writes packaging/copyright and NOTICE, which name what programs link.
 licences-update:
@@ -184,7 +198,7 @@ requirements:
 	$(GO) generate ./test/requirements
 
 # check is what make test does not do. lint includes go vet.
-check: lint race man-lint deadcode
+check: lint race man-lint deadcode packages-check
 
 e2e:
 	$(GOTEST) -count=1 -timeout 30m ./test/e2e
@@ -209,6 +223,16 @@ vm:
 	test/need $(NEED_VM)
 	test/vm/vm setup
 	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 40m -v -run '^TestMachine$$' ./test/vm
+
+# packages-check looks at the program that makes the packages, a module of its own.
+packages-check:
+	$(GO) -C packaging/build vet .
+	$(GO) -C packaging/build test -count=1 .
+
+# packages-test makes the packages, and installs them where that does no harm. Root only.
+packages-test:
+	test/need $(NEED_PACKAGES)
+	PADDOCK_PACKAGES=1 $(GOTEST) -count=1 -timeout 40m -v ./test/packages
 
 # soak adds power cuts, in a machine as that of vm, the test that compares times, and all
 # steps and files of the tests that take a few.

@@ -33,12 +33,14 @@ prepare() {
   fi
 }
 
-# renew has the new execd take the place of the old one, which runs on if the new one
-# would not like what it finds. Jobs notice neither.
+# renew has the new execd take the place of the one that runs, which goes on if the new
+# one would not like what it finds. Jobs notice neither.
 renew() {
-  if ! execd -t; then
-    say "execd was not restarted, for the reasons above: the old one goes on running, and jobs with it"
-    say "once \`execd -t\` has nothing to say: systemctl restart $unit"
+  systemctl is-active --quiet $unit || return 0
+  if ! found=$(execd -t 2>&1); then
+    echo "$found" >&2
+    say "execd is not restarted, for the reasons above: the old one goes on running, and so do jobs"
+    say "once \`execd -t\` is content: systemctl restart $unit"
   elif ! "$@" try-restart $unit; then
     say "execd did not start again, see \`systemctl status $unit\`; jobs go on running"
   fi
@@ -47,5 +49,9 @@ renew() {
 # left says what goes on when execd is no more.
 left() {
   jobs=$(running)
-  [ "$jobs" = 0 ] || say "$jobs jobs go on running without execd; an execd that is installed again finds them"
+  case $jobs in
+  0) ;;
+  1) say "1 job goes on running without execd; an execd that is installed again finds it" ;;
+  *) say "$jobs jobs go on running without execd; an execd that is installed again finds them" ;;
+  esac
 }

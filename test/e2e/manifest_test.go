@@ -19,26 +19,14 @@ import (
 )
 
 // entry is a line of packaging/manifest, or what stands in its place on disk.
-type entry struct{ Type, Owner, Group, Mode, Path, Source string }
+type entry = harness.ManifestEntry
 
 // manifest reads packaging/manifest with the places of `make install PREFIX=/usr`.
 func manifest(t *testing.T) []entry {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(harness.Root(), "packaging", "manifest"))
+	entries, err := harness.Manifest(bin)
 	if err != nil {
 		t.Fatal(err)
-	}
-	places := strings.NewReplacer("@PREFIX@", "/usr", "@BINDIR@", "/usr/bin", "@SBINDIR@", "/usr/sbin", "@MANDIR@", "/usr/share/man", "@BIN@", bin)
-	var entries []entry
-	for line := range strings.Lines(places.Replace(string(text))) {
-		f := strings.Fields(line)
-		if len(f) == 0 || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if len(f) < 5 || len(f) > 6 {
-			t.Fatalf("packaging/manifest: line of %d fields: %q", len(f), line)
-		}
-		entries = append(entries, entry{f[0], f[1], f[2], f[3], f[4], strings.Join(f[5:], "")})
 	}
 	return entries
 }

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLicencesAreCurrent holds the files that name what is linked to what is linked.
+func TestLicencesAreCurrent(t *testing.T) {
+	files, err := licenceFiles("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want {
+			t.Errorf("%s is not what the programs link; run make licences-update and look at the difference", name)
+		}
+	}
+}
+
+// TestHolders finds all who are named, and not the example at the end of Apache-2.0.
+func TestHolders(t *testing.T) {
+	m := module{path: "example.org/m", text: "Copyright (c) 2017 A\n   Copyright © B\nCopyright 2018-2019 C. All rights reserved.\n" +
+		"Copyright [yyyy] [name of copyright owner]\nCopyright {yyyy} {name}\n"}
+	if got := strings.Join(m.holders(), "|"); got != "2017 A|B|2018-2019 C." {
+		t.Errorf("holders: %s", got)
+	}
+	if got := (module{path: "example.org/m"}).holders(); len(got) != 1 || got[0] != "the authors of example.org/m" {
+		t.Errorf("holders of a module that names nobody: %q", got)
+	}
+}
+
+func TestIdentify(t *testing.T) {
+	const bsd = "Redistribution and use in source\nand binary forms, with or without"
+	for text, want := range map[string]string{
+		"Apache License\n  Version 2.0, January 2004":                                                    "Apache-2.0",
+		"Permission is hereby granted, free of charge, to any person obtaining a copy\nof this software": "MIT",
+		bsd:                              "BSD-2-Clause",
+		bsd + " ... Neither the name of": "BSD-3-Clause",
+		"GNU GENERAL PUBLIC LICENSE":     "",
+	} {
+		if got := identify(text); got != want {
+			t.Errorf("identify(%q) = %q; want %q", text, got, want)
+		}
+	}
+}
+
+func TestManifest(t *testing.T) {
+	files, err := parseManifest("# a comment\n\nd root root 0711 /var/spool/paddock\nt root root 0644 @PREFIX@/lib/x x\nc root adm 0640 /etc/c etc/c\n"+
+		"f root root 0755 @BINDIR@/qsub @BIN@/qsub\nl root root 0777 @BINDIR@/qstat qsub\ns root root 0700 /var/spool/paddock/HOST\n", "tree", "programs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []file{
+		{"/var/spool/paddock", directory, "root", "root", 0o711, ""},
+		{"/usr/lib/x", regular, "root", "root", 0o644, "tree/x"},
+		{"/etc/c", config, "root", "adm", 0o640, "tree/etc/c"},
+		{"/usr/bin/qsub", regular, "root", "root", 0o755, "programs/qsub"},
+		{"/usr/bin/qstat", link, "root", "root", 0o777, "qsub"},
+	}
+	if len(files) != len(want) {
+		t.Fatalf("got %v; want %v", files, want)
+	}
+	for i := range want {
+		if files[i] != want[i] {
+			t.Errorf("got %v; want %v", files[i], want[i])
+		}
+	}
+	for _, line := range []string{"x root root 0644 /a b", "f root root 0644 /a", "d root root 0644 /a b", "f root root rwx /a b"} {
+		if _, err := parseManifest("\n"+line+"\n", "", ""); err == nil || !strings.HasPrefix(err.Error(), "packaging/manifest:2: ") {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+func TestOwnDirectories(t *testing.T) {
+	var got []string
+	for _, dir := range ownDirectories([]file{
+		{path: "/etc/paddock", kind: directory}, {path: "/etc/paddock/queues/all.q"},
+		{path: "/usr/share/doc/paddock/examples/x"}, {path: "/usr/lib/systemd/system/paddock-execd.service"},
+	}) {
+		got = append(got, dir.path)
+	}
+	if want := "/etc/paddock/queues /usr/share/doc/paddock/examples /usr/share/doc/paddock"; strings.Join(got, " ") != want {
+		t.Errorf("got %v; want %v", got, want)
+	}
+}
+
+const changelog = `# Changelog
+
+## [Unreleased]
+
+### Added
+
+- One thing, which takes
+  two lines.
+
+## [1.2.0] - 2026-11-02
+
+- Another.
+`
+
+func TestChangelog(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "CHANGELOG.md")
+	if err := os.WriteFile(name, []byte(changelog), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	notes, err := readChangelog(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &build{version: "1.3.0-dev", time: time.Date(2026, 11, 3, 4, 5, 6, 0, time.UTC), notes: notes}
+	want := "paddock (1.3.0~dev) unstable; urgency=medium\n\n  * One thing, which takes two lines.\n\n -- " + maintainer +
+		"  Tue, 03 Nov 2026 04:05:06 +0000\n\npaddock (1.2.0) unstable; urgency=medium\n\n  * Another.\n\n -- " + maintainer +
+		"  Mon, 02 Nov 2026 00:00:00 +0000\n"
+	if got := b.debianChangelog(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	for version, want := range map[string]string{"1.2.0": "", "1.2.1": "CHANGELOG.md has no section [1.2.1]", "Unreleased": "the section [Unreleased] of CHANGELOG.md has no date"} {
+		if err := printNotes(dir, version); (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("notes of %s: %v", version, err)
+		}
+	}
+	if err := os.WriteFile(name, []byte("## 1.0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readChangelog(name); err == nil || !strings.Contains(err.Error(), "CHANGELOG.md:1: ") {
+		t.Errorf("a heading of another form: %v", err)
+	}
+}
+
+func TestWrap(t *testing.T) {
+	if got, want := wrap("aa bb cccccccc dd", "* ", "  ", 7), "* aa bb\n  cccccccc\n  dd\n"; got != want {
+		t.Errorf("got %q; want %q", got, want)
+	}
+}
