@@ -13,16 +13,23 @@ booted() {
   [ -d /run/systemd/system ]
 }
 
-# running prints the number of runs of jobs that have a shepherd.
-running() {
-  count=0
-  for file in /var/spool/paddock/*/active_jobs/*/pid; do
+# processes prints those of the process ids in files that are a program's, and not
+# another's that has the number by now.
+processes() {
+  program=$1
+  shift
+  for file; do
     [ -e "$file" ] || continue
-    case $(readlink "/proc/$(cat "$file")/exe") in
-    */shepherd | */shepherd' (deleted)') count=$((count + 1)) ;;
+    pid=$(cat "$file")
+    case $(readlink "/proc/$pid/exe") in
+    */"$program" | */"$program (deleted)") echo "$pid" ;;
     esac
   done
-  echo $count
+}
+
+# running prints the number of runs of jobs that have a shepherd.
+running() {
+  processes shepherd /var/spool/paddock/*/active_jobs/*/pid | wc -l
 }
 
 # prepare makes the account, and the directories that nobody else makes.
