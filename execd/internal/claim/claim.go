@@ -82,6 +82,8 @@ type Table struct {
 	effects    []Effect           // guarded by mu; to be taken
 	unkept     []Kept             // guarded by mu; of slots that are not managed any more
 	listed     chan struct{}      // guarded by mu; closed when there are other slots
+	stirred    chan struct{}      // guarded by mu; closed at the next change of any slot, if it is awaited
+	awaited    bool               // guarded by mu
 	configured []conf.Queue       // guarded by mu; as Resize was told last
 	waiting    map[string]bool    // guarded by mu; queues that become partitionable, or cease to be, when nobody uses them
 	begun      bool               // guarded by mu; Manage was called
@@ -105,7 +107,7 @@ type queue struct {
 // NewTable returns a table in which the holder has every slot. The slots are numbered in
 // the order of the queues.
 func NewTable(queues []conf.Queue, holder string) *Table {
-	t := &Table{holder: holder, queues: map[string]*queue{}, waiting: map[string]bool{}, policy: slot.NewPolicy(nil), listed: make(chan struct{})}
+	t := &Table{holder: holder, queues: map[string]*queue{}, waiting: map[string]bool{}, policy: slot.NewPolicy(nil), listed: make(chan struct{}), stirred: make(chan struct{})}
 	t.o.complete()
 	t.Resize(queues)
 	return t
@@ -167,7 +169,7 @@ func (t *Table) resize(queues []conf.Queue) {
 	t.forget()
 	t.remanage()
 	for _, m := range t.managed {
-		m.touch() // it may have another number, and who waits by number another slot
+		t.touch(m) // it may have another number, and who waits by number another slot
 	}
 }
 
@@ -301,6 +303,7 @@ func (t *Table) Activate(job string, grant []schedule.QueueSlots, j slot.Job) []
 			}
 			s.activity, s.job = Busy, job
 			t.busy++
+			t.stir()
 			slots = append(slots, s)
 		}
 	}
@@ -335,7 +338,7 @@ func (t *Table) Ending(slots []*Slot) {
 	for _, s := range slots {
 		if m := s.managed; m != nil && m.task != "" && !m.ending {
 			m.ending = true
-			m.touch()
+			t.touch(m)
 		}
 	}
 }
@@ -358,6 +361,7 @@ func (t *Table) deactivate(slots []*Slot) {
 		}
 		s.activity, s.job = Idle, ""
 		t.busy--
+		t.stir()
 		if s.Index > 0 {
 			s.of.idle = min(s.of.idle, s.Index-1)
 		}

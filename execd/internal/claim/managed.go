@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -267,7 +268,7 @@ func (t *Table) reclaim(r *record) {
 		t.seq = max(t.seq, seq)
 	}
 	c := &claim{
-		id: id, offered: r.Kind == offered, holder: r.Holder, by: By{UID: r.UID, Name: r.Holder}, priority: r.Priority,
+		id: id, offered: r.Kind == offered, holder: r.Holder, by: By{UID: r.UID, Name: strings.TrimSuffix(r.Holder, "@"+r.Host), Host: r.Host}, priority: r.Priority,
 		lease: time.Duration(r.Lease) * time.Second, made: r.Since, stored: true, waited: r.Waiting,
 	}
 	if age := t.o.Uptime() - r.SinceUp; r.SinceUp > 0 && age >= 0 { // else the host has been started anew
@@ -491,7 +492,7 @@ func (t *Table) tidy(m *managed) {
 	}
 	s.managed = nil
 	t.managed = slices.DeleteFunc(t.managed, func(o *managed) bool { return o == m })
-	m.touch()
+	t.touch(m)
 	if p != nil {
 		p.space.Return(s.Dynamic)
 		p.carved = slices.DeleteFunc(slices.Clone(p.carved), func(o *Slot) bool { return o == s })
@@ -537,7 +538,7 @@ func (t *Table) happen(m *managed, e slot.Event) (r reply) {
 	}
 	if len(actions) > 0 {
 		t.round.end()
-		m.touch()
+		t.touch(m)
 	}
 	return r
 }
@@ -888,6 +889,7 @@ func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, s
 	take := func(s *Slot) {
 		s.activity, s.job = Busy, task
 		t.busy++
+		t.stir()
 		slots = append(slots, s)
 	}
 	if public != "" {

@@ -131,7 +131,7 @@ func (t *Table) traffic() {
 		was := m.full
 		if t.fill(m); was || m.full {
 			t.round.end()
-			m.touch()
+			t.touch(m)
 		}
 	}
 	t.drained()

@@ -108,22 +108,40 @@ func (t *Table) settled(m *managed) {
 func (t *Table) recount(p *partition) {
 	t.round.end()
 	if m := p.parent.managed; m != nil {
-		m.touch()
+		t.touch(m)
 	}
 	t.relist()
 	t.noteManaged()
 }
 
 // touch wakes up everybody who waits for a change of the slot.
-func (m *managed) touch() {
+func (t *Table) touch(m *managed) {
 	close(m.changed)
 	m.changed = make(chan struct{})
+	t.stir()
+}
+
+// stir wakes up everybody who waits for a change of any slot.
+func (t *Table) stir() {
+	if t.awaited {
+		close(t.stirred)
+		t.stirred, t.awaited = make(chan struct{}), false
+	}
+}
+
+// Stirred returns a channel that is closed at the next change of any slot.
+func (t *Table) Stirred() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.awaited = true
+	return t.stirred
 }
 
 // relist wakes up everybody who waits for a change of the list of slots.
 func (t *Table) relist() {
 	close(t.listed)
 	t.listed = make(chan struct{})
+	t.stir()
 }
 
 // willingToCarve is Willing for a partitionable queue.

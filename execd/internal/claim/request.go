@@ -8,17 +8,24 @@ import (
 	"paddock/execd/internal/slot"
 )
 
-// By is the user of a claim, as named by the kernel, or execd itself.
+// By is the user of a claim, as named by the kernel or by another host, or execd itself.
 type By struct {
-	UID     int
+	UID     int // here; negative: a host that asks for all its users
 	Name    string
+	Host    string // that has named him; empty: the kernel of this one
 	Manager bool
+}
+
+// may reports whether somebody may use the claim of another: a host those of its users,
+// and each user his own that he has from the same host.
+func (b By) may(of *By) bool {
+	return b.Manager || b.Host == of.Host && (b.UID == of.UID || b.UID < 0 && b.Host != "")
 }
 
 // Request asks for a claim on a slot.
 type Request struct {
 	Slot     slot.ID // zero: any slot that is willing, the lowest first
-	Holder   string  // who is to have it: "fetch", or a user
+	Holder   string  // who is to have it: "fetch", a user, or user@host
 	By       By
 	Ad       *classad.Ad   // of the job that is to run; nil: not known
 	Lease    time.Duration // 0: for ever

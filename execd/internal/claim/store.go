@@ -37,6 +37,7 @@ type record struct {
 	Kind   string    `json:"kind"`  // whether it was requested or offered
 	Holder string    `json:"holder"`
 	UID    int       `json:"uid"`
+	Host   string    `json:"host,omitempty"` // that has named the holder
 	Since  time.Time `json:"since"`
 	// SinceUp is the uptime of the host at Since. The next execd counts by it, since the
 	// clock may have been set.

@@ -204,7 +204,7 @@ func (t *Table) keep(c *claim) error {
 func (t *Table) record(c *claim) *record {
 	age := t.o.Now().Sub(c.made)
 	r := record{
-		Queue: c.on.slot.Queue, Index: c.on.slot.Index, Kind: requested, Holder: c.holder, UID: c.by.UID, Since: c.made, SinceUp: t.o.Uptime() - age,
+		Queue: c.on.slot.Queue, Index: c.on.slot.Index, Kind: requested, Holder: c.holder, UID: c.by.UID, Host: c.by.Host, Since: c.made, SinceUp: t.o.Uptime() - age,
 		Lease: int(c.lease / time.Second), Priority: c.priority, Waiting: c.waiting,
 		Partitionable: c.on.slot.isParent(), Dynamic: c.on.slot.Dynamic, Has: c.on.slot.has,
 	}
@@ -237,7 +237,7 @@ func (t *Table) File(e Effect) error {
 // find returns the claim with an id, secret included, if it may be used by somebody.
 func (t *Table) find(id ID, by By) (*claim, error) {
 	c := t.byPublic(id.String())
-	if c == nil || !c.id.Equal(id) || c.offered || by.UID != c.by.UID && !by.Manager {
+	if c == nil || !c.id.Equal(id) || c.offered || !by.may(&c.by) {
 		return nil, unknown(id)
 	}
 	return c, nil
@@ -450,6 +450,7 @@ func (t *Table) Run(id slot.ID, public, task string, j slot.Job) ([]*Slot, error
 	s := m.slot
 	s.activity, s.job = Busy, task
 	t.busy++
+	t.stir()
 	return []*Slot{s}, nil
 }
 
@@ -692,7 +693,7 @@ func (t *Table) Touch() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range t.managed {
-		m.touch()
+		t.touch(m)
 	}
 }
 

@@ -13,10 +13,12 @@ import (
 	"paddock/spool"
 )
 
-// Caller is the user of a connection, as the kernel names him.
+// Caller is the user of a connection, as the kernel names him, or another host whose user
+// he is.
 type Caller struct {
-	UID      int
-	GID      int // of the process that asks, which may be any of the user's groups
+	UID      int    // here; negative: another host, for none of its users
+	Host     string // that has named him; empty: the kernel of this one
+	GID      int    // of the process that asks, which may be any of the user's groups
 	Name     string
 	Unsure   bool // he had that name within the hour; it gives him no rights
 	Manager  bool // may do everything to everybody's jobs

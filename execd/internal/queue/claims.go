@@ -532,6 +532,9 @@ func (q *Queue) Views(id slot.ID, ads bool) []claim.View {
 	return q.o.Claims.Views(ads)
 }
 
+// Stirred returns a channel that is closed at the next change of any slot.
+func (q *Queue) Stirred() <-chan struct{} { return q.o.Claims.Stirred() }
+
 // Snapshot returns the view of a slot; false: it does not exist. It is closed while nothing
 // is started at all.
 func (q *Queue) Snapshot(id slot.ID) (claim.View, bool) {

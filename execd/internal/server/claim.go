@@ -38,7 +38,9 @@ func readAd(text string) (*classad.Ad, error) {
 }
 
 // by returns the caller in the form of package claim.
-func by(c job.Caller) claim.By { return claim.By{UID: c.UID, Name: c.Name, Manager: c.Manager} }
+func by(c job.Caller) claim.By {
+	return claim.By{UID: c.UID, Name: c.Name, Host: c.Host, Manager: c.Manager}
+}
 
 // renewals is how often a claim should be renewed within a lease.
 const renewals = 3
