@@ -52,6 +52,8 @@ const usage = `usage: execd [-debug] [-dev DIR | -root DIR]
        execd -drain [-off | [-speed SPEED] [-wait]]
        execd -fetch [SLOT ...]
        execd -vacate [-fast] SLOT ...
+       execd -pool new [NAME] [-submit] [-execute]
+       execd -pool host NAME [-submit] [-execute] | revoke NAME | list
 `
 
 // flagLine returns the line of a flag in the help. It fits a terminal of 80 columns,
@@ -91,6 +93,7 @@ func main() {
 			&cli.BoolFlag{Name: "fetch", Usage: "have slots, or all that fetch work, ask for it now"},
 			&cli.BoolFlag{Name: "vacate", Usage: "have jobs and claimants leave these slots"},
 			&cli.BoolFlag{Name: "fast", Usage: "with -vacate: kill what runs at once"},
+			&cli.StringFlag{Name: "pool", Usage: "make certificates of a pool; `VERB` is new, host, revoke, list"},
 			&cli.BoolFlag{Name: "debug", Usage: "log more"},
 		},
 		Action: run,
@@ -148,7 +151,7 @@ func exitCode(err error) int {
 }
 
 func run(c *cli.Context) error {
-	if c.NArg() > 0 && !c.Bool("fetch") && !c.Bool("vacate") {
+	if c.NArg() > 0 && !c.Bool("fetch") && !c.Bool("vacate") && !c.IsSet("pool") {
 		return cli.Exit(fmt.Sprintf("execd: unexpected argument %q; see execd -help", c.Args().First()), exitUsage)
 	}
 	o, err := options(c)
@@ -199,6 +202,9 @@ func run(c *cli.Context) error {
 		}
 		return err
 	}
+	if c.IsSet("pool") {
+		return pool(o.Places.Config, c.String("pool"), c.Args().Slice())
+	}
 	if c.Bool("t") {
 		return test(o)
 	}
@@ -224,7 +230,7 @@ func run(c *cli.Context) error {
 func options(c *cli.Context) (daemon.Options, error) {
 	o := daemon.Options{Version: version, Debug: c.Bool("debug"), Foreground: true}
 	dev, root := c.String("dev"), c.String("root")
-	if dev == "" && root == "" && (c.Bool("t") || c.Bool("check")) {
+	if dev == "" && root == "" && (c.Bool("t") || c.Bool("check") || c.IsSet("pool")) {
 		dev = os.Getenv("PADDOCK_DIR") // the files of the execd that -status would ask
 	}
 	switch {

@@ -202,12 +202,16 @@ type VacateReply struct {
 type SlotsRequest struct {
 	Slot SlotID `json:"slot,omitempty"` // only that; empty: all
 	Ads  bool   `json:"ads,omitempty"`  // with SlotStatus.Ad
+	// Since is the Version of a reply: the next one is kept back until the slots are others,
+	// for a minute at most. With ads, which change with the time, it is of little use.
+	Since string `json:"since,omitempty"`
 }
 
 // SlotsReply has the slots by number.
 type SlotsReply struct {
-	Host  string       `json:"host"`
-	Slots []SlotStatus `json:"slots"`
+	Host    string       `json:"host"`
+	Slots   []SlotStatus `json:"slots"`
+	Version string       `json:"version"`
 }
 
 // SlotStatus is the state of a slot.
@@ -218,7 +222,7 @@ type SlotStatus struct {
 	State    string    `json:"state"`
 	Activity string    `json:"activity"`
 	Since    time.Time `json:"since,omitzero"`   // of the activity; zero: not known
-	Holder   string    `json:"holder,omitempty"` // "queue", "fetch", or the user who has claimed it
+	Holder   string    `json:"holder,omitempty"` // "queue", "fetch", or who has claimed it: a user, or user@host of another host
 	Claim    string    `json:"claim,omitempty"`  // public id
 	Job      string    `json:"job,omitempty"`    // 12.1
 	Ad       string    `json:"ad,omitempty"`     // in old syntax

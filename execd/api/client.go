@@ -28,12 +28,36 @@ var ErrNotSent = errors.New("nothing was sent to execd")
 // It speaks just as much HTTP as it takes to post a request on a connection of
 // its own: package net/http would double the start-up time of every command.
 type Client struct {
-	socket string
+	where string // the path of the socket, or the name of a host
+	path  string // of all verbs
+	post  postFunc
 }
+
+// postFunc posts a request to a path, and calls read with the status and the body of the
+// answer.
+type postFunc = func(ctx context.Context, path string, body []byte, read func(status string, r io.Reader) error) error
 
 // NewClient returns a client of the execd that listens on a Unix socket. It
 // does not connect yet.
-func NewClient(socket string) *Client { return &Client{socket} }
+func NewClient(socket string) *Client {
+	return NewClientOver(socket, func(ctx context.Context, path string, body []byte, read func(string, io.Reader) error) error {
+		return post(ctx, socket, path, body, read)
+	})
+}
+
+// NewClientOver returns a client of the execd at a place, to which post sends requests.
+func NewClientOver(where string, post postFunc) *Client {
+	return &Client{where, "/" + Version + "/", post}
+}
+
+// On returns a client of the execd of another host, which this one asks on the caller's
+// behalf: see paddock-pool(7). It has the verbs of claims, VerbSlots and VerbHello.
+func (c *Client) On(host string) *Client {
+	return &Client{c.where, c.path + OnHost + "/" + host + "/", c.post}
+}
+
+// OnHost stands in a path before the name of the host that is to be asked instead.
+const OnHost = "on"
 
 // Call sends one request and reads the reply into reply. The error is an *Error when
 // execd answered with one, and matches ErrUnreachable when there was no answer.
@@ -69,17 +93,17 @@ func (c *Client) exchange(ctx context.Context, verb string, request any, read fu
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		if e.Code == CodeTryAgain {
-			return fmt.Errorf("cannot reach execd at %s: %w", c.socket, &unreachable{e})
+			return fmt.Errorf("cannot reach execd at %s: %w", c.where, &unreachable{e})
 		}
 		return e
 	}
 	if bad, ok := errors.AsType[*replyError](err); ok {
-		return fmt.Errorf("cannot read the reply of execd at %s: %w", c.socket, &unreachable{bad.error})
+		return fmt.Errorf("cannot read the reply of execd at %s: %w", c.where, &unreachable{bad.error})
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return fmt.Errorf("cannot reach execd at %s: %w", c.socket, &unreachable{err})
+	return fmt.Errorf("cannot reach execd at %s: %w", c.where, &unreachable{err})
 }
 
 // How long a client tries to connect while too many others do, and the longest
@@ -111,7 +135,7 @@ func patiently(ctx context.Context, try func() error) error {
 
 // ask sends one request once and calls read with the reply.
 func (c *Client) ask(ctx context.Context, verb string, body []byte, read func(io.Reader) error) error {
-	return c.post(ctx, verb, body, func(status string, r io.Reader) error {
+	return c.post(ctx, c.path+verb, body, func(status string, r io.Reader) error {
 		if status == "200 OK" {
 			return read(r)
 		}
@@ -121,7 +145,7 @@ func (c *Client) ask(ctx context.Context, verb string, body []byte, read func(io
 		}
 		e := &Error{Code: CodeInternal}
 		if json.Unmarshal(answer, e) != nil || e.Text == "" {
-			e.Text = fmt.Sprintf("execd at %s answered %s", c.socket, status)
+			e.Text = fmt.Sprintf("execd at %s answered %s", c.where, status)
 		}
 		return e
 	})
@@ -129,16 +153,16 @@ func (c *Client) ask(ctx context.Context, verb string, body []byte, read func(io
 
 // post does one request of HTTP/1.0: the connection has no other, and the
 // answer is not sent in chunks.
-func (c *Client) post(ctx context.Context, verb string, body []byte, read func(status string, r io.Reader) error) error {
+func post(ctx context.Context, socket, path string, body []byte, read func(status string, r io.Reader) error) error {
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", c.socket)
+	conn, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	// The end of the context interrupts reading and writing.
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })() //nolint:errcheck // the connection is closed then
-	head := "POST /" + Version + "/" + verb + " HTTP/1.0\r\nHost: execd\r\nContent-Type: application/json\r\nContent-Length: " +
+	head := "POST " + path + " HTTP/1.0\r\nHost: execd\r\nContent-Type: application/json\r\nContent-Length: " +
 		strconv.Itoa(len(body)) + "\r\n\r\n"
 	_, sent := (&net.Buffers{[]byte(head), body}).WriteTo(conn)
 	// Execd may refuse what is too large before it has read all of it.

@@ -99,9 +99,10 @@ const settled = 100 * time.Millisecond
 // Watch reads the configuration again whenever a file changes, until ctx is done, and
 // calls onChange with what has changed, or with why nothing did. It does not call it
 // when nothing changed, nor with the same mistakes again; after mistakes it does when
-// they are gone. It is no more than a hint: a change that it does not see, as on a
-// network file system, waits for the next Reload.
-func (l *Live) Watch(ctx context.Context, onChange func(changed []string, err error)) error {
+// they are gone. Touched is called each time, for files that others read. It is no more
+// than a hint: a change that it does not see, as on a network file system, waits for the
+// next Reload.
+func (l *Live) Watch(ctx context.Context, onChange func(changed []string, err error), touched func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("cannot watch the configuration: %w", err)
@@ -152,6 +153,7 @@ func (l *Live) Watch(ctx context.Context, onChange func(changed []string, err er
 				onChange(changed, err)
 			}
 			last = now
+			touched()
 		}
 	}
 }
@@ -160,7 +162,7 @@ func (l *Live) Watch(ctx context.Context, onChange func(changed []string, err er
 // directory or one of those.
 func (l *Live) concerns(path string) bool {
 	knobs := l.knobs.Load()
-	return slices.Contains(knobs.Files(), path) || slices.ContainsFunc(append([]string{l.options.Dir}, knobs.Dirs()...), func(dir string) bool {
+	return slices.Contains(filesOf(knobs), path) || slices.ContainsFunc(append([]string{l.options.Dir}, knobs.Dirs()...), func(dir string) bool {
 		return path == dir || strings.HasPrefix(path, dir+string(filepath.Separator))
 	})
 }
@@ -196,10 +198,21 @@ func (l *Live) watch(w *fsnotify.Watcher) error {
 	return nil
 }
 
+// filesOf returns the files of the knobs, and those that knobs name and others read.
+func filesOf(knobs *knob.Set) []string {
+	files := slices.Clone(knobs.Files())
+	for _, name := range []string{"TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_CA_FILE"} {
+		if path, _ := knobs.Lookup(name); filepath.IsAbs(path) {
+			files = append(files, filepath.Clean(path))
+		}
+	}
+	return files
+}
+
 // beyond returns the directories of the files of the knobs.
 func beyond(knobs *knob.Set) []string {
 	dirs := slices.Clone(knobs.Dirs())
-	for _, file := range knobs.Files() {
+	for _, file := range filesOf(knobs) {
 		dirs = append(dirs, filepath.Dir(file))
 	}
 	slices.Sort(dirs)

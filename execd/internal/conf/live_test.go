@@ -124,7 +124,7 @@ func watch(t *testing.T, l *Live) func() told {
 	tells, done := make(chan told, 100), make(chan error)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		done <- l.Watch(ctx, func(changed []string, err error) { tells <- told{changed, err} })
+		done <- l.Watch(ctx, func(changed []string, err error) { tells <- told{changed, err} }, func() {})
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -37,6 +37,7 @@ import (
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/output"
+	"paddock/execd/internal/peer"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/sandbox"
 	"paddock/execd/internal/server"
@@ -86,7 +87,7 @@ func Check(o Options) (*conf.Config, error) {
 		return nil, err
 	}
 	c, err := conf.Check(files)
-	broken := errors.Join(checkHooks(c, o.RootMode), checkPlugins(c))
+	broken := errors.Join(checkHooks(c, o.RootMode), checkPlugins(c), checkPeers(o, c))
 	if err == nil { // with mistakes it is not known what devices and directories are for
 		_, without := launch.ScratchReport(c, o.RootMode)
 		for _, text := range slices.Concat(without, launch.DeviceProblems(c)) {
@@ -340,6 +341,13 @@ type daemon struct {
 
 	loading sync.Mutex // held while load is configured
 
+	peers *peer.Keeper // what other hosts may do here, and this one there
+	watch *peer.Watch  // of those that execute
+	// listening has listen look again at what is configured, and deaf is why other hosts
+	// are not answered; empty: they are, or are not to be.
+	listening chan struct{}
+	deaf      atomic.Pointer[string]
+
 	serviceTold atomic.Pointer[string] // what was logged last of the account of mailers and load sensors
 }
 
@@ -347,8 +355,11 @@ type daemon struct {
 func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*daemon, error) {
 	config := live.Current()
 	host := config.Hostname
-	d := &daemon{began: time.Now(), opts: o, host: host, log: log, root: root, config: live, users: &user.Directory{}, health: lookout{stat: os.Stat, statfs: syscall.Statfs}}
+	d := &daemon{began: time.Now(), opts: o, host: host, log: log, root: root, config: live, users: &user.Directory{}, health: lookout{stat: os.Stat, statfs: syscall.Statfs}, listening: make(chan struct{}, 1)}
 	d.hooks.Store(hook.NewTable(config.Knobs))
+	d.peers = peer.NewKeeper(func() peer.Files { return peerFiles(o, live.Current()) })
+	hosts := peer.NewClients(d.peers)
+	d.watch = &peer.Watch{Keeper: d.peers, Clients: hosts, Log: log}
 	if err := claimSpool(root, log); err != nil {
 		return nil, err
 	}
@@ -443,6 +454,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Usage: d.usage, Load: d.load.Values, Metrics: d.metrics, Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
 		Started: d.began, Problems: d.problems,
 		OwnerOnly: only, Streams: streams, Configure: d.change, Saved: live.Saved, Template: live.Template,
+		Peers: d.peers, Hosts: hosts, Watch: d.watch,
 		Hooks: d.hooks.Load, Fetch: d.fetch.Wake, Boxes: d.sandboxes, Transfers: d.sandboxes.Accept,
 	}
 	return d, nil
@@ -618,13 +630,18 @@ func (d *daemon) run(ctx context.Context) error {
 		queueDone.Go(func() { d.serveMetrics(ctx, addr) })
 	}
 	queueDone.Go(func() {
-		if err := d.config.Watch(ctx, d.reloaded); err != nil {
+		if err := d.config.Watch(ctx, d.reloaded, d.reloadPeers); err != nil {
 			d.log.Warn(fmt.Sprintf("execd: %v: a change takes effect with qconf -reload or SIGHUP", err))
 		}
 	})
 	d.reportWarnings(d.config.Current())
 	d.reportHooks()
 	d.reportService(d.config.Current())
+	d.server.Open(ctx)
+	d.reloadPeers()
+	queueDone.Go(func() { d.lookAtCertificate(ctx) })
+	queueDone.Go(func() { d.listen(ctx) })
+	queueDone.Go(func() { d.watch.Run(ctx) })
 	notify("READY=1")
 	queueDone.Go(func() { d.watchdog(ctx) })
 	queueDone.Go(debug.FreeOSMemory) // what only the start has needed

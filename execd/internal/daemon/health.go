@@ -46,7 +46,7 @@ func (d *daemon) problems() []api.Alert {
 			tell(false, "broken hook: %v", p)
 		}
 	}
-	for _, text := range d.fetch.Failing() {
+	for _, text := range slices.Concat(d.fetch.Failing(), d.peerProblems()) {
 		tell(false, "%s", text)
 	}
 	alerts = append(alerts, d.health.alerts(config, d.opts.Places.Tmp, d.root.Path(), filepath.Dir(d.opts.Places.Accounting))...)

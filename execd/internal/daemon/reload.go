@@ -15,6 +15,7 @@ import (
 func (d *daemon) reload() (changed []string, err error) {
 	changed, err = d.config.Reload()
 	d.reloaded(changed, err)
+	d.reloadPeers()
 	return changed, err
 }
 

@@ -133,7 +133,7 @@ func (d *door) hand(c net.Conn, err error) bool {
 // meet lets a connection in or refuses it. It looks up the name of a user in another
 // goroutine, so that no other connection waits for that.
 func (d *door) meet(c net.Conn) {
-	cred := peer(c)
+	cred := credOf(c)
 	if cred == nil {
 		d.refuse(c, -1, api.Errorf(api.CodeDenied, "the kernel does not say who asks"))
 		return

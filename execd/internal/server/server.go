@@ -1,5 +1,6 @@
-// Package server answers the clients of execd: HTTP with JSON over a Unix socket. The
-// kernel names the user of each connection, and one table says who may use which verb. It
+// Package server answers the clients of execd: HTTP with JSON over a Unix socket, where
+// the kernel names the user of each connection, and over TLS, where other hosts say for
+// which of their users they ask. One table says who may use which verb. It
 // imports the packages that have the answers (job, queue, account) and is imported by
 // daemon alone.
 package server
@@ -17,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +31,7 @@ import (
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/output"
+	"paddock/execd/internal/peer"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source/program"
@@ -69,9 +72,13 @@ type Server struct {
 	Groups  string                       // the tier of control groups
 	// Transfers refuses URLs that no plugin takes; nil: all are taken.
 	Transfers func(context.Context, *api.SubmitRequest) error
-	Host      string
-	Version   string
-	Log       *slog.Logger
+	// Peers is what hosts may do, Hosts asks those that execute, and Watch knows how they are.
+	Peers   *peer.Keeper
+	Hosts   *peer.Clients
+	Watch   *peer.Watch
+	Host    string
+	Version string
+	Log     *slog.Logger
 	// Started is when execd was started. Problems returns what the administrator should
 	// look at, and is never nil.
 	Started  time.Time
@@ -81,6 +88,8 @@ type Server struct {
 	OwnerOnly int
 
 	admission *admission
+	ofPeers   *fair.Gate
+	relays    relays
 	refusals  fair.Meter      // of tasks, in the log
 	stopping  chan struct{}   // closed when waiting clients should ask the next execd
 	serving   context.Context // done then
@@ -93,6 +102,10 @@ const (
 	anyone who = iota
 	managers
 	members // users who may have jobs here, in user mode only OwnerOnly
+
+	// peers is added to those: other hosts may use the verb too, for their users, and may be
+	// asked by it for ours. They may use no other.
+	peers who = 1 << 8
 )
 
 // handleFunc reads and answers a request.
@@ -138,16 +151,19 @@ var verbs = map[string]struct {
 	api.VerbDrain:     {managers, 1 << 16, none, handler((*Server).drain)},
 	api.VerbFetch:     {managers, 1 << 20, answers, handler((*Server).fetch)},
 
-	api.VerbClaim:         {members, 2*maxAd + 1<<16, submits, handler((*Server).claim)},
-	api.VerbActivate:      {members, (api.MaxScript+2)/3*4 + 8<<20, submits, handler((*Server).activate)},
-	api.VerbDeactivate:    {members, 1 << 16, none, handler((*Server).deactivate)},
-	api.VerbRelease:       {members, 1 << 16, answers, handler((*Server).release)},
-	api.VerbRenew:         {members, 1 << 16, none, handler((*Server).renew)},
-	api.VerbClaimSuspend:  {members, 1 << 16, answers, handler(suspendClaim)},
-	api.VerbClaimContinue: {members, 1 << 16, answers, handler(continueClaim)},
-	api.VerbClaimCheck:    {members, 1 << 16, none, handler((*Server).check)},
+	api.VerbClaim:         {members | peers, 2*maxAd + 1<<16, submits, handler((*Server).claim)},
+	api.VerbActivate:      {members | peers, (api.MaxScript+2)/3*4 + 8<<20, submits, handler((*Server).activate)},
+	api.VerbDeactivate:    {members | peers, 1 << 16, none, handler((*Server).deactivate)},
+	api.VerbRelease:       {members | peers, 1 << 16, answers, handler((*Server).release)},
+	api.VerbRenew:         {members | peers, 1 << 16, none, handler((*Server).renew)},
+	api.VerbClaimSuspend:  {members | peers, 1 << 16, answers, handler(suspendClaim)},
+	api.VerbClaimContinue: {members | peers, 1 << 16, answers, handler(continueClaim)},
+	api.VerbClaimCheck:    {members | peers, 1 << 16, none, handler((*Server).check)},
 	api.VerbVacate:        {managers, 1 << 16, answers, handler((*Server).vacate)},
-	api.VerbSlots:         {anyone, 1 << 16, answers, handler((*Server).slots)},
+	api.VerbSlots:         {anyone | peers, 1 << 16, answers, (*Server).slotsSince},
+	api.VerbRenewAll:      {members | peers, 1 << 20, submits, handler((*Server).renewAll)},
+	api.VerbHello:         {anyone | peers, 1 << 16, none, handler((*Server).hello)},
+	api.VerbPeers:         {anyone, 1 << 16, answers, handler((*Server).peers)},
 
 	// JSON may make six bytes of each byte of environment and arguments.
 	api.VerbAlter:    {members, 16 << 20, submits, handler((*Server).alter)},
@@ -184,12 +200,17 @@ func Listen(path string, mode os.FileMode) (net.Listener, error) {
 
 type peerKey struct{}
 
-// Serve answers until ctx is done; then it finishes requests under way, and has clients
-// that wait ask again.
+// Open comes before Serve and ServePeers. When ctx is done, clients that wait are told to
+// ask again.
+func (s *Server) Open(ctx context.Context) {
+	s.stopping, s.serving, s.admission, s.ofPeers = make(chan struct{}), ctx, newAdmission(), newPeerGate()
+	context.AfterFunc(ctx, func() { close(s.stopping) })
+}
+
+// Serve answers until ctx is done; then it finishes requests under way.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	s.stopping, s.serving, s.admission = make(chan struct{}), ctx, newAdmission()
 	h := &http.Server{
-		Handler:           s,
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveOne(w, r, nil) }),
 		ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
@@ -198,10 +219,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		},
 	}
 	h.SetKeepAlivesEnabled(false) // one request a connection, since connections are counted
+	return serveUntil(ctx, h, newDoor(l, s.Users, s.OwnerOnly, s.Log))
+}
+
+// serveUntil answers until ctx is done, and then finishes requests under way.
+func serveUntil(ctx context.Context, h *http.Server, l net.Listener) error {
 	done := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		close(s.stopping)
 		grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		err := h.Shutdown(grace)
@@ -210,15 +235,15 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		}
 		done <- err
 	}()
-	err := h.Serve(newDoor(l, s.Users, s.OwnerOnly, s.Log))
+	err := h.Serve(l)
 	if errors.Is(err, http.ErrServerClosed) {
 		return <-done
 	}
 	return err
 }
 
-// peer asks the kernel for the other end; nil if that is not known.
-func peer(c net.Conn) (cred *unix.Ucred) {
+// credOf asks the kernel for the other end; nil if that is not known.
+func credOf(c net.Conn) (cred *unix.Ucred) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
 		return nil
@@ -234,8 +259,9 @@ func peer(c net.Conn) (cred *unix.Ucred) {
 	return cred
 }
 
-// ServeHTTP answers one request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// serveOne answers one request. If it is that of another host and is denied, refused is
+// told.
+func (s *Server) serveOne(w http.ResponseWriter, r *http.Request, refused func(*peer.Conn, error)) {
 	in := &incoming{
 		body: r.Body, size: r.ContentLength, admission: s.admission, deadline: http.NewResponseController(w).SetReadDeadline, serving: s.serving,
 	}
@@ -246,6 +272,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply, err := s.answer(in, r)
 	if ctx.Err() != nil {
 		return // the client has gone
+	}
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Code == api.CodeDenied && refused != nil {
+		refused(ctx.Value(peerKey{}).(*peer.Conn), e)
 	}
 	long, isLong := reply.(longReply)
 	if err != nil || !isLong {
@@ -295,8 +324,9 @@ func (s *Server) send(ctx context.Context, w http.ResponseWriter, to io.Writer, 
 
 // answer answers a request. send gives back what in has taken.
 func (s *Server) answer(in *incoming, r *http.Request) (any, error) {
-	name := verbOf(r.URL.Path)
-	if r.URL.Path == "/metrics" && s.Metrics != nil {
+	host, name, relayed := elsewhere(verbOf(r.URL.Path))
+	relayed = relayed && !strings.EqualFold(host, s.Host)
+	if r.URL.Path == "/metrics" && s.Metrics != nil && !ofPeer(r) {
 		return s.measures(in, r)
 	}
 	verb, ok := verbs[name]
@@ -307,13 +337,19 @@ func (s *Server) answer(in *incoming, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if (caller.Host != "" || relayed) && verb.may&peers == 0 || caller.Host != "" && relayed {
+		return nil, api.Errorf(api.CodeDenied, "denied: no host may ask another for %q", name)
+	}
 	if verb.may == managers && !caller.Manager {
 		return nil, api.Errorf(api.CodeDenied, "denied: %q must be manager for this operation", caller.Name)
 	}
-	if verb.may == members && s.OwnerOnly >= 0 && caller.UID != s.OwnerOnly && caller.UID != 0 {
+	if verb.may&^peers == members && s.OwnerOnly >= 0 && caller.UID != s.OwnerOnly && caller.UID != 0 && caller.Host == "" {
 		return nil, api.Errorf(api.CodeDenied, "this execd runs jobs of its own user only")
 	}
 	in.uid, in.limit = caller.UID, verb.limit
+	if relayed {
+		return relay(host, name, verb.may)(s, r.Context(), caller, in)
+	}
 	if name == api.VerbConfigure && !caller.Manager && !caller.Operator {
 		in.limit = 1 << 16 // the reply is a refusal
 	}
@@ -323,6 +359,12 @@ func (s *Server) answer(in *incoming, r *http.Request) (any, error) {
 		in.gate = &s.admission.answers
 	case submits:
 		in.gate = &s.admission.submits
+	}
+	if caller.Host != "" {
+		in.uid = keyOf(caller.Host)
+		if in.gate != nil {
+			in.gate = s.ofPeers
+		}
 	}
 	return verb.handle(s, r.Context(), caller, in)
 }
@@ -338,6 +380,9 @@ func verbOf(path string) string {
 
 // caller identifies the caller.
 func (s *Server) caller(r *http.Request) (job.Caller, error) {
+	if c, ok := r.Context().Value(peerKey{}).(*peer.Conn); ok {
+		return s.peerCaller(r, c)
+	}
 	cred, _ := r.Context().Value(peerKey{}).(*unix.Ucred)
 	if cred == nil {
 		return job.Caller{}, api.Errorf(api.CodeDenied, "the kernel does not say who asks")
@@ -357,6 +402,12 @@ func (s *Server) caller(r *http.Request) (job.Caller, error) {
 		Manager:  uid == 0 || uid == s.OwnerOnly || sure && slices.Contains(config.Managers, u.Name),
 		Operator: sure && slices.Contains(config.Operators, u.Name),
 	}, nil
+}
+
+// ofPeer reports whether a request is that of another host.
+func ofPeer(r *http.Request) bool {
+	_, ok := r.Context().Value(peerKey{}).(*peer.Conn)
+	return ok
 }
 
 // explained returns an error in the form that is sent to clients.
@@ -381,6 +432,8 @@ func statusOf(c api.Code) int {
 		return http.StatusForbidden
 	case api.CodeNotFound:
 		return http.StatusNotFound
+	case api.CodeAway:
+		return http.StatusBadGateway
 	}
 	return http.StatusInternalServerError
 }

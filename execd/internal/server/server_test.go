@@ -76,6 +76,7 @@ func serve(t *testing.T, change func(*Server)) *api.Client {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
+	s.Open(ctx)
 	wg.Go(func() {
 		if err := s.Serve(ctx, l); err != nil {
 			t.Error(err)

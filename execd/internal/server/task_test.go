@@ -117,6 +117,7 @@ func enterWhileItStops(t *testing.T) (reply api.TaskReply, err error) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
+	s.Open(ctx)
 	serving.Go(func() {
 		if err := s.Serve(ctx, l); err != nil {
 			t.Error(err)

@@ -35,28 +35,41 @@ func Names(k *knob.Set, list, name string) bool {
 
 // Owner returns the user whom an ad names as its Owner, as whom work may run that
 // another brings: one of those of FETCH_OWNERS (names or patterns of them, none by
-// default), who has at least the smallest uid. Root, and the account of hooks, are
-// refused whatever they say.
+// default), see asWhom.
 func Owner(ctx context.Context, users asuser.Users, name string, k *knob.Set, minUID int) (*user.User, error) {
-	denied := func(format string, args ...any) error {
-		return api.Errorf(api.CodeDenied, format, args...)
-	}
 	if !Names(k, "FETCH_OWNERS", name) { // the name services are not asked for anything else
 		return nil, denied("its Owner %.60q is none of FETCH_OWNERS", name)
 	}
+	return asWhom(ctx, users, "its Owner", name, minUID)
+}
+
+// RemoteOwner returns the user as whom work of another host's user may run, by his name
+// here: one of those of REMOTE_OWNERS (all by default), see asWhom.
+func RemoteOwner(ctx context.Context, users asuser.Users, name string, k *knob.Set, minUID int) (*user.User, error) {
+	if _, set := k.Lookup("REMOTE_OWNERS"); set && !Names(k, "REMOTE_OWNERS", name) {
+		return nil, denied("user %.60q is none of REMOTE_OWNERS", name)
+	}
+	return asWhom(ctx, users, "user", name, minUID)
+}
+
+func denied(format string, args ...any) error { return api.Errorf(api.CodeDenied, format, args...) }
+
+// asWhom returns the user as whom work may run that another brings. He has at least the
+// smallest uid. Root, and the account of hooks, are refused whatever is configured.
+func asWhom(ctx context.Context, users asuser.Users, what, name string, minUID int) (*user.User, error) {
 	u, err := users.ByName(ctx, name)
 	switch {
 	case err != nil:
 		return nil, err
 	case u.UID == 0 || u.Name == "root":
-		return nil, denied("its Owner %.60q is root, and work that another brings never is", name)
+		return nil, denied("%s %.60q is root, and work that another brings never is", what, name)
 	case u.Name == asuser.Account:
 		// Its job would see what the hooks are told, and could speak for them.
-		return nil, denied("its Owner %.60q is the account of hooks, and work that another brings never is", name)
+		return nil, denied("%s %.60q is the account of hooks, and work that another brings never is", what, name)
 	case u.UID < minUID:
-		return nil, denied("the uid of its Owner %.60q is %d, and at least %d is needed", name, u.UID, minUID)
+		return nil, denied("the uid of %s %.60q is %d, and at least %d is needed", what, name, u.UID, minUID)
 	case u.Name != name:
-		return nil, denied("its Owner %.60q is user %s", name, u.Name)
+		return nil, denied("%s %.60q is user %s", what, name, u.Name)
 	}
 	return u, nil
 }

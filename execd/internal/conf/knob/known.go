@@ -3,6 +3,7 @@ package knob
 import (
 	"errors"
 	"fmt"
+	"net"
 	"path"
 	"regexp"
 	"slices"
@@ -26,6 +27,7 @@ const (
 	Keyword    Kind = "keyword" // letters, digits and underscores
 	Path       Kind = "path"
 	Args       Kind = "arguments"
+	Address    Kind = "address" // a port behind a colon, and before it an address of this host or nothing
 )
 
 // Want is the type of the value of an expression.
@@ -96,6 +98,11 @@ var known = []Known{
 	{Name: "MATCH_TIMEOUT", Kind: Seconds, Least: 1, Default: "120", Meaning: "how long a matched slot waits for its claim"},
 	{Name: "KILLING_TIMEOUT", Kind: Seconds, Least: 1, Default: "30", Meaning: "how long a killed job has to be gone before its whole family is killed"},
 	{Name: "CLAIM_USERS", Kind: List, Patterns: true, Meaning: "who may claim slots beside managers: users, or patterns"},
+	{Name: "REMOTE_OWNERS", Kind: List, Patterns: true, Default: "*", Meaning: "users, or patterns, as whom work of other hosts may run; root never"},
+	{Name: "ADDRESS", Kind: Address, Default: ":6445", Meaning: "where other hosts are listened for, if this one executes their work"},
+	{Name: "TLS_CERT_FILE", Kind: Path, Meaning: "the certificate of this host, if a site's own CA has made it"},
+	{Name: "TLS_KEY_FILE", Kind: Path, Meaning: "its key"},
+	{Name: "TLS_CA_FILE", Kind: Path, Meaning: "the certificates of that CA"},
 	{Name: "PARTITIONABLE_QUEUES", Kind: List, Meaning: "queues whose slots are one, of which each job has as much as it requests; *: all"},
 	{Name: "MODIFY_REQUEST_EXPR_REQUESTCPUS", Kind: Expression, Wants: Amount, Else: "no request is met", Default: "quantize(RequestCpus, {1})", Meaning: "how many slots of such a queue a request is worth"},
 	{Name: "MODIFY_REQUEST_EXPR_REQUESTMEMORY", Kind: Expression, Wants: Amount, Else: "no request is met", Default: "quantize(RequestMemory, {128})", Meaning: "how many MiB"},
@@ -189,7 +196,7 @@ var elsewhere = map[string]string{
 	"START_BACKFILL": "there are no backfill jobs", "EVICT_BACKFILL": "there are no backfill jobs", "ENABLE_BACKFILL": "there are no backfill jobs",
 	"RUNBENCHMARKS":                 "no benchmarks are run",
 	"STARTER_HOOK_JOB_EXIT_TIMEOUT": "KEYWORD_HOOK_JOB_EXIT_TIMEOUT is",
-	"USER_JOB_WRAPPER":              "starter_method of queues is for that", "ALLOW_DAEMON": "execd listens to no network",
+	"USER_JOB_WRAPPER":              "starter_method of queues is for that", "ALLOW_DAEMON": "the file peers says which hosts may connect",
 	"RESERVED_MEMORY":               "complex_values of the host say what there is",
 	"SLOT_WEIGHT":                   "shares are of the slots of queues",
 	"CLAIM_PARTITIONABLE_LEFTOVERS": "who claims a slot has what he requests",
@@ -280,6 +287,11 @@ func (k *Known) check(v string) error {
 			if err = k.checkWord(word); err != nil {
 				break
 			}
+		}
+	case Address:
+		_, port, e := net.SplitHostPort(v)
+		if _, bad := strconv.ParseUint(port, 10, 16); e != nil || bad != nil {
+			err = fmt.Errorf("want a port with a colon before it, as in :6445, not %s", strconv.Quote(shorten(v)))
 		}
 	case Path:
 	}

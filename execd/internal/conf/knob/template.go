@@ -17,7 +17,7 @@ type template struct {
 const (
 	hereAnyway = "jobs are submitted to execd itself"
 	noPool     = "every execd is a host of its own"
-	noNetwork  = "execd listens to no network"
+	noNetwork  = "the file peers says which hosts may connect"
 	sensors    = "load_sensor of sge_conf is for that"
 	desktop    = "POLICY : DESKTOP has what of it there is here"
 	noCores    = "nobody counts the cores that a job uses, qsub -binding holds it to those that it has"

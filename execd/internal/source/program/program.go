@@ -7,6 +7,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,11 +59,17 @@ func (p *Programs) drop(j *job.Job) {
 	}
 }
 
-// MayClaim refuses callers who may not claim slots: managers and operators may, and the
-// users of the knob CLAIM_USERS.
+// MayClaim refuses callers who may not claim slots: managers and operators may, the users
+// of the knob CLAIM_USERS, and those of other hosts whose work may run here.
 func (p *Programs) MayClaim(c job.Caller) error {
 	if c.Name == queue.Holder || c.Name != source.Users && p.Sources[c.Name] != nil {
 		return api.Errorf(api.CodeDenied, "denied: %q is the name of a holder of execd's own", c.Name)
+	}
+	if c.Host != "" { // the file peers and REMOTE_OWNERS have let him in
+		if c.UID < 0 {
+			return api.Errorf(api.CodeDenied, "denied: %s has not said for which user it claims slots", c.Host)
+		}
+		return nil
 	}
 	if c.Manager || c.Operator || !c.Unsure && source.Names(p.Config().Knobs, "CLAIM_USERS", c.Name) {
 		return nil
@@ -79,6 +86,9 @@ func (p *Programs) Claim(c job.Caller, r claim.Request, seconds int) (g claim.Gr
 		return g, err
 	}
 	r.Holder, r.Ad = c.Name, p.owned(c, r.Ad)
+	if c.Host != "" {
+		r.Holder += "@" + c.Host
+	}
 	return p.Slots.Claim(r)
 }
 
@@ -104,7 +114,7 @@ func (p *Programs) owned(c job.Caller, text *classad.Ad) *classad.Ad {
 	if text == nil {
 		text = classad.New()
 	}
-	return source.Owned(text.Without("OwnerGroup"), owner, p.Host)
+	return source.Owned(text.Without("OwnerGroup"), owner, cmp.Or(c.Host, p.Host))
 }
 
 // ownerIn returns the Owner that an ad names; empty: none.

@@ -1,0 +1,257 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/fair"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/peer"
+	"paddock/execd/internal/source"
+	"paddock/execd/internal/user"
+)
+
+// These bound what a host may have us do: the head of a request, the time without one on
+// a connection, and requests at once.
+const (
+	maxPeerHeader  = 64 << 10
+	peerIdle       = time.Minute
+	maxPeerAnswers = 16
+	maxPeersAtOnce = 256 // of all hosts together
+)
+
+// newPeerGate bounds the requests of hosts that are answered at the same time. Those that
+// wait for an event are not counted: connections are.
+func newPeerGate() *fair.Gate { return &fair.Gate{Total: maxPeersAtOnce, PerUser: maxPeerAnswers} }
+
+// ServePeers answers other hosts until ctx is done, and then finishes requests under way.
+// Open was called.
+func (s *Server) ServePeers(ctx context.Context, l *peer.Listener) error {
+	h := &http.Server{
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveOne(w, r, l.Refused) }),
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: peerIdle, MaxHeaderBytes: maxPeerHeader,
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, peerKey{}, c.(*peer.Conn))
+		},
+	}
+	return serveUntil(ctx, h, l)
+}
+
+// keyOf returns what stands for a host where users are counted by uid: a number that no
+// user has.
+func keyOf(host string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(host))
+	return -2 - int(h.Sum32())
+}
+
+// peerCaller identifies the user for whom a host asks, or the host itself.
+func (s *Server) peerCaller(r *http.Request, c *peer.Conn) (job.Caller, error) {
+	p, err := s.Peers.Submitter(c)
+	if err != nil {
+		return job.Caller{}, err
+	}
+	name := r.Header.Get(peer.HeaderUser)
+	if name == "" {
+		return job.Caller{UID: -1, GID: -1, Host: p.Name}, nil
+	}
+	local, ok := p.Local(name)
+	if !ok {
+		return job.Caller{}, api.Errorf(api.CodeDenied, "denied: user %.60q of %s may have no work here", name, p.Name)
+	}
+	u, err := s.remoteOwner(r.Context(), local)
+	switch {
+	case errors.Is(err, user.ErrUnknown):
+		return job.Caller{}, api.Errorf(api.CodeDenied, "denied: user %.60q of %s is not known on this host", name, p.Name)
+	case err != nil:
+		return job.Caller{}, err
+	}
+	return job.Caller{UID: u.UID, GID: u.GID, Name: u.Name, Host: p.Name}, nil
+}
+
+// remoteOwner returns the user as whom work of another host runs, by his name here. In
+// user mode all work is that of execd's own user.
+func (s *Server) remoteOwner(ctx context.Context, name string) (*user.User, error) {
+	switch {
+	case s.OwnerOnly == 0:
+		return nil, api.Errorf(api.CodeDenied, "denied: this execd runs work as root alone, and work of other hosts never is")
+	case s.OwnerOnly > 0:
+		return s.Users.ByID(ctx, s.OwnerOnly)
+	}
+	c := s.Config()
+	return source.RemoteOwner(ctx, s.Users, name, c.Knobs, c.Global.MinUID)
+}
+
+// hello answers what this host is.
+func (s *Server) hello(context.Context, job.Caller, *api.HelloRequest) (api.HelloReply, error) {
+	return api.HelloReply{Host: s.Host, Version: s.Version}, nil
+}
+
+// peers answers which hosts may run work of this one.
+func (s *Server) peers(context.Context, job.Caller, *api.PeersRequest) (api.PeersReply, error) {
+	return api.PeersReply{Self: s.Peers.Current().Member(), Peers: s.Watch.Status()}, nil
+}
+
+// relay has a request answered by another host, for the caller.
+func relay(host, name string, may who) handleFunc {
+	return func(s *Server, ctx context.Context, c job.Caller, in *incoming) (any, error) {
+		if _, err := s.Peers.Current().Executor(host); err != nil {
+			return nil, err
+		}
+		var request json.RawMessage
+		if err := in.decode(ctx, &request); err != nil {
+			return nil, err
+		}
+		as := ""
+		if may&^peers != anyone {
+			if err := s.mayRelay(c); err != nil {
+				return nil, err
+			}
+			as = c.Name
+		}
+		leave, err := s.relays.of(host).Enter(ctx, c.UID, 1)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		var reply json.RawMessage
+		err = s.Hosts.Of(host, as).Call(ctx, name, request, &reply)
+		if errors.Is(err, api.ErrUnreachable) {
+			return nil, api.Errorf(api.CodeAway, "%v", err)
+		}
+		return reply, err
+	}
+}
+
+// These bound the requests of users under way at one host, also those that wait there for
+// an event: execd's own need connections, too.
+const (
+	maxRelays     = 192
+	maxUserRelays = 64
+)
+
+// relays has a gate for each host that is asked for users.
+type relays struct {
+	mu    sync.Mutex
+	gates map[string]*fair.Gate // guarded by mu; by name
+}
+
+// of returns the gate of a host, which is one of the file peers.
+func (r *relays) of(host string) *fair.Gate {
+	host = strings.ToLower(host)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gates == nil {
+		r.gates = map[string]*fair.Gate{}
+	}
+	if r.gates[host] == nil {
+		r.gates[host] = &fair.Gate{Total: maxRelays, PerUser: maxUserRelays}
+	}
+	return r.gates[host]
+}
+
+// mayRelay refuses callers for whom other hosts are not asked.
+func (s *Server) mayRelay(c job.Caller) error {
+	if c.Unsure || c.Name == "" {
+		return api.Errorf(api.CodeDenied, "denied: the name of user %d is not known for certain now", c.UID)
+	}
+	return s.Programs.MayClaim(c)
+}
+
+// elsewhere divides a path that names another host.
+func elsewhere(path string) (host, verb string, ok bool) {
+	rest, ok := strings.CutPrefix(path, api.OnHost+"/")
+	if !ok {
+		return "", path, false
+	}
+	host, verb, ok = strings.Cut(rest, "/")
+	return host, verb, ok
+}
+
+// renewedAtOnce is how many leases of a request are written at the same time.
+const renewedAtOnce = 16
+
+// renewAll renews leases. Each claim has an answer of its own.
+func (s *Server) renewAll(_ context.Context, c job.Caller, req *api.RenewAllRequest) (api.RenewAllReply, error) {
+	if len(req.IDs) > api.MaxWords {
+		return api.RenewAllReply{}, api.Refusef(api.RefusedMessage, "%d claims are too many, at most %d are possible", len(req.IDs), api.MaxWords)
+	}
+	reply := api.RenewAllReply{Claims: make([]api.Renewed, len(req.IDs))}
+	places := make(chan struct{}, renewedAtOnce)
+	var group sync.WaitGroup
+	for i, text := range req.IDs {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			state, err := s.renewOnce(c, &api.ClaimOrder{ID: text})
+			if reply.Claims[i].ClaimState = state; err != nil {
+				reply.Claims[i].Error = s.explained(err)
+			}
+		})
+	}
+	group.Wait()
+	return reply, nil
+}
+
+// How long a request for slots waits for a change, and for more changes that come with
+// it. Who hears nothing for three times as long knows that the host is gone.
+const (
+	slotsPoll   = time.Minute
+	slotsGather = 200 * time.Millisecond
+)
+
+// slotsSince is slots, and waits until they are not those any more that the caller has.
+func (s *Server) slotsSince(ctx context.Context, c job.Caller, in *incoming) (any, error) {
+	var req api.SlotsRequest
+	if err := in.decode(ctx, &req); err != nil {
+		return nil, err
+	}
+	if req.Since == "" { // who waits keeps nobody from his turn
+		if err := in.takeTurn(ctx); err != nil {
+			return nil, err
+		}
+	}
+	enough := time.NewTimer(slotsPoll)
+	defer enough.Stop()
+	for {
+		changed := s.Queue.Stirred() // before the slots are looked at
+		reply, err := s.slots(ctx, c, &req)
+		if err != nil {
+			return reply, err
+		}
+		text, err := json.Marshal(reply)
+		if err != nil {
+			return reply, err
+		}
+		h := fnv.New64a()
+		_, _ = h.Write(text)
+		if reply.Version = fmt.Sprintf("%x", h.Sum64()); req.Since == "" || reply.Version != req.Since {
+			return reply, nil
+		}
+		select {
+		case <-changed:
+		case <-enough.C:
+			return reply, nil
+		case <-s.stopping:
+			return reply, nil
+		case <-ctx.Done():
+			return reply, nil
+		}
+		select {
+		case <-time.After(slotsGather):
+		case <-s.stopping:
+		case <-ctx.Done():
+		}
+	}
+}
