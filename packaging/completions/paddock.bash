@@ -108,7 +108,7 @@ _paddock() {
   qhold:-*) words='-h -help -t -u -version' ;;
   qrls:-*) words='-h -help -t -u -version' ;;
   qmod:-*) words='-c -cj -cq -d -e -f -help -r -rj -rq -s -sj -sq -t -us -usj -usq -version' ;;
-  qhost:-*) words='-F -h -help -j -json -l -ncb -q -slotad -sandboxes -slots -u -version -xml' ;;
+  qhost:-*) words='-F -h -help -j -json -l -ncb -peers -q -slotad -sandboxes -slots -u -version -xml' ;;
   qselect:-*) words='-help -json -l -pe -q -qs -U -version' ;;
   qconf:-*) words='-aattr -Aattr -ace -Ace -ackpt -Ackpt -ae -Ae -ah -ahgrp -Ahgrp -am -ao -ap -Ap -aprj -Aprj -aq -Aq -as -Au -au -clearusage -dattr -Dattr -dcal -dce -dckpt -de -dhgrp -dm -do -dp -dprj -dq -drqs -dry -dstree -du -dul -duser -help -json -mattr -Mattr -mc -Mc -mce -Mce -mckpt -Mckpt -mconf -Mconf -me -Me -mhgrp -Mhgrp -mp -Mp -mprj -Mprj -mq -Mq -msconf -Msconf -mu -Mu -purge -rattr -Rattr -reload -rsstnode -sc -scal -scall -sce -scel -sckpt -sckptl -sconf -sconfl -se -sel -sh -shgrp -shgrp_resolved -shgrp_tree -shgrpl -sknobs -sm -so -sobjl -sp -spl -sprj -sprjl -sq -sql -srqs -srqsl -ss -ssconf -sss -sst -sstnode -sstree -su -sul -suser -suserl -version' ;;
   qacct:-*) words='-ar -A -b -d -D -e -E -f -g -h -help -j -json -l -m -o -P -pe -q -slots -t -u -version' ;;

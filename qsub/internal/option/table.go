@@ -232,6 +232,7 @@ var rows = []Option{
 	{Name: "-pe", Args: []string{"pe_name", "slot_range"}, Kind: Text, Commands: Qsub, Help: "parallel environment and slots"},
 	{Name: "-pe", Args: one("pe_name"), Kind: List, Commands: Qacct, Help: "list by parallel environment"},
 	{Name: "-pe", Args: one("pe_list"), Kind: Text, Commands: Qstat | Qselect, Repeat: true, Help: "select queues by parallel environment"},
+	{Name: "-peers", Commands: Qhost, Help: "show other hosts that may run work of this one"},
 	{Name: "-pri", Commands: Qstat, Help: "show priorities"},
 	{Name: "-pty", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qrsh | Qlogin, Help: "give the job a terminal, or three streams"},
 	{Name: "-pty", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "has no effect on a batch job"},

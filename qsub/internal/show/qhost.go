@@ -177,7 +177,7 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 	var hosts, users, attributes []string
 	var queues, jobs, values, asJSON, asXML, short bool
 	var slots slotsAsked
-	var boxes bool
+	var boxes, peers bool
 	for i := range settings {
 		o := &settings[i]
 		switch {
@@ -198,6 +198,8 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 			}
 		case o.Name == "-ncb":
 			short = true
+		case o.Name == "-peers":
+			peers = true
 		case o.Name == "-q":
 			queues = true
 		case o.Name == "-sandboxes":
@@ -223,7 +225,15 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 	if boxes {
 		return showSandboxes(ctx, inv, asJSON, asXML)
 	}
+	if peers {
+		return showPeers(ctx, inv, asJSON, asXML)
+	}
 	if slots.set {
+		if slots.client = inv.Client; len(hosts) > 1 {
+			return command.Failf("error: the slots of one host are shown at a time")
+		} else if len(hosts) == 1 {
+			slots.client = inv.Client.On(hosts[0])
+		}
 		return showSlots(ctx, inv, &slots, asJSON)
 	}
 	reply, err := inv.Host(ctx, &request)
@@ -361,6 +371,7 @@ func writeHostValues(inv *command.Invocation, values []api.HostValue, names []st
 // slotsAsked is the request of qhost -slots and -slotad.
 type slotsAsked struct {
 	set     bool
+	client  *api.Client // of the host
 	request api.SlotsRequest
 }
 
@@ -384,8 +395,8 @@ func (a *slotsAsked) add(ads bool, name string) error {
 // showSlots prints the slots of the host, as a table, as JSON or as their ads.
 func showSlots(ctx context.Context, inv *command.Invocation, a *slotsAsked, asJSON bool) error {
 	var reply api.SlotsReply
-	err := inv.Client.Call(ctx, api.VerbSlots, &a.request, &reply)
-	if e, ok := errors.AsType[*api.Error](err); ok && e.Code == api.CodeNotFound {
+	err := a.client.Call(ctx, api.VerbSlots, &a.request, &reply)
+	if e, ok := errors.AsType[*api.Error](err); ok && (e.Code == api.CodeNotFound || e.Code == api.CodeAway) {
 		return command.Failf("error: %s", api.Visible(e.Text))
 	}
 	switch {
