@@ -192,7 +192,7 @@ func (w *worker) do(in io.Reader) error {
 		unix.CloseOnExec(fd)
 	}
 	if w.orders.Turn {
-		go w.rates(io.MultiReader(lines, in))
+		w.rates(io.MultiReader(lines, in))
 	}
 	if len(w.orders.Bring) > 0 {
 		return w.bring()

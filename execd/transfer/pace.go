@@ -17,14 +17,25 @@ func (w *worker) turn() error {
 	return nil
 }
 
-// rates reads how fast we may be. When execd is gone, the last rate stays.
+// rates reads how fast we may be: the first rate before anything is copied, and later ones
+// meanwhile. When execd is gone, the last rate stays.
 func (w *worker) rates(in io.Reader) {
 	lines := bufio.NewScanner(in)
-	for lines.Scan() {
+	next := func() bool {
+		if !lines.Scan() {
+			return false
+		}
 		var r order.Rate
 		if json.Unmarshal(lines.Bytes(), &r) == nil {
 			w.rate.Store(r.Rate)
 		}
+		return true
+	}
+	if next() {
+		go func() {
+			for next() {
+			}
+		}()
 	}
 }
 

@@ -69,8 +69,8 @@ type Orders struct {
 // Brief is how many bytes are moved without a turn.
 const Brief = 16 << 20
 
-// Rate is how many bytes a process may copy in a second; 0: any number. It may come in a
-// line of its own behind the orders, again and again.
+// Rate is how many bytes a process may copy in a second; 0: any number. It comes in a line
+// of its own behind orders with a turn, again and again; the first is waited for.
 type Rate struct {
 	Rate int64 `json:"rate"`
 }
