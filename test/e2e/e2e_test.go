@@ -370,7 +370,7 @@ func cmdExecd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if len(args) > 0 && (args[0] == "-account" || args[0] == "-no-account") {
 		var err error
-		o.Via, err = hookAccount(filepath.Join(ts.MkAbs("."), "etc"+args[0]), args[0] == "-account")
+		o.Via, err = hookAccount[args[0] == "-account"]()
 		ts.Check(err)
 		args = args[1:]
 	}
@@ -385,16 +385,17 @@ func accountUID() int { return second.UID + 20000 }
 
 // hookAccount returns how execd is started on a host that has, or has not, the
 // account as which hooks of slots run in root mode. The host has another root too,
-// by the name of toor.
-func hookAccount(etc string, there bool) (via []string, err error) {
-	lines := []string{"toor:x:0:0:another root:/:/bin/sh"}
-	if there {
-		lines = append(lines, fmt.Sprintf("paddock:x:%d:%[1]d:hooks of execd:/:/usr/sbin/nologin", accountUID()))
-	}
-	if err := os.RemoveAll(etc); err != nil {
-		return nil, err
-	}
-	return harness.OtherAccounts(etc, "paddock", lines...)
+// by the name of toor. Nobody writes to the copies of /etc, which all tests share.
+var hookAccount = map[bool]func() (via []string, err error){
+	true: sync.OnceValues(func() ([]string, error) {
+		return otherAccounts("account", fmt.Sprintf("paddock:x:%d:%[1]d:hooks of execd:/:/usr/sbin/nologin", accountUID()))
+	}),
+	false: sync.OnceValues(func() ([]string, error) { return otherAccounts("no-account") }),
+}
+
+func otherAccounts(name string, lines ...string) (via []string, err error) {
+	lines = append(lines, "toor:x:0:0:another root:/:/bin/sh")
+	return harness.OtherAccounts(filepath.Join(work, "etc-"+name), "paddock", lines...)
 }
 
 func cmdStop(ts *testscript.TestScript, neg bool, args []string) {

@@ -204,7 +204,7 @@ func startHTTP(t *testing.T, mode string) (*harness.Daemon, *service, string) {
 		files[filepath.Join(hooks, "token.exit")] = "Authorization: " + s.exit + "\n"
 		files[filepath.Join(pd, "etc", "sge_conf")] = "min_uid 100\nmin_gid 0\n"
 		knobs = regexp.MustCompile(`(?m)^#FETCH_OWNERS .*`).ReplaceAllString(knobs, "FETCH_OWNERS = "+second.Name)
-		if o.Via, err = hookAccount(filepath.Join(dir, "etc"), true); err != nil {
+		if o.Via, err = hookAccount[true](); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -120,7 +120,7 @@ func TestInherited(t *testing.T) {
 		}
 	}
 	f.plan("")
-	via, err := hookAccount(filepath.Join(base, "accounts"), true)
+	via, err := hookAccount[true]()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func newPool(t *testing.T, knobs knobsOf) *pool {
 	if second != nil {
 		mode = "-root"
 		var err error
-		if via, err = hookAccount(node+".etc", true); err != nil {
+		if via, err = hookAccount[true](); err != nil {
 			t.Fatal(err)
 		}
 	}

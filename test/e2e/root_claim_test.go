@@ -46,7 +46,7 @@ func newRootHolder(t *testing.T, knobs string) *holder {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
-	via, err := hookAccount(dir+".etc", true)
+	via, err := hookAccount[true]()
 	if err != nil {
 		t.Fatal(err)
 	}
