@@ -2,22 +2,27 @@ package harness
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// changes are the system calls that change something that others see. Those that open a
-// file are among them where somebody else changes things.
-var changes = map[uint64]bool{
-	unix.SYS_MKDIRAT: true, unix.SYS_RENAMEAT: true, unix.SYS_RENAMEAT2: true,
-	unix.SYS_UNLINKAT: true, unix.SYS_LINKAT: true, unix.SYS_SYMLINKAT: true, unix.SYS_PWRITE64: true,
-	unix.SYS_COPY_FILE_RANGE: true, unix.SYS_FTRUNCATE: true, unix.SYS_FCHMOD: true, unix.SYS_FCHMODAT: true,
-	unix.SYS_UTIMENSAT: true, unix.SYS_FSYNC: true, unix.SYS_SYNCFS: true,
+// changes are the system calls that change something that others see.
+var changes = []uint32{
+	unix.SYS_MKDIRAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_UNLINKAT, unix.SYS_LINKAT, unix.SYS_SYMLINKAT,
+	unix.SYS_PWRITE64, unix.SYS_COPY_FILE_RANGE, unix.SYS_FTRUNCATE, unix.SYS_FCHMOD, unix.SYS_FCHMODAT,
+	unix.SYS_UTIMENSAT, unix.SYS_FSYNC, unix.SYS_SYNCFS,
 }
+
+// opening are those that open a file, which matter where somebody else changes things.
+var opening = []uint32{unix.SYS_OPENAT, unix.SYS_OPENAT2}
 
 // Stepped runs a command, which has a SysProcAttr, with a debugger, and calls do before
 // its step at, which it may have fail by returning an error number. A step is a system
@@ -25,65 +30,129 @@ var changes = map[uint64]bool{
 // step was reached.
 func Stepped(t testing.TB, cmd *exec.Cmd, opens bool, at int, do func(pid int) unix.Errno) (reached bool) {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
+	// Start would open it in the thread of the debugger, which cannot.
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if cmd.Stdin == nil {
+		cmd.Stdin = null
+	}
+	if cmd.Stdout == nil {
+		cmd.Stdout = null
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = null
+	}
+	steps := slices.Clone(changes)
+	if opens {
+		steps = append(steps, opening...)
+	}
+	stopped, answer, ended := make(chan int), make(chan unix.Errno), make(chan error, 1)
+	defer close(answer)
+	go func() {
+		ended <- debug(cmd, steps, at, func(pid int) unix.Errno {
+			stopped <- pid
+			return <-answer
+		})
+	}()
+	for {
+		select {
+		case pid := <-stopped:
+			reached = true
+			answer <- do(pid)
+		case err := <-ended:
+			if err != nil {
+				t.Fatal(err)
+			}
+			return reached
 		}
 	}
+}
+
+// debug runs a command until it ends, and stops it at each of the given system calls and
+// nowhere else: most of its calls are those of the Go runtime, and a stop takes longer than
+// they do. The thread, and each that the command starts, has a filter for that, which
+// cannot be taken off. It ends with the goroutine.
+func debug(cmd *exec.Cmd, calls []uint32, at int, do func(pid int) unix.Errno) error {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	if err := traced(calls); err != nil {
+		return err
+	}
 	cmd.SysProcAttr.Ptrace = true
-	must(cmd.Start())
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer cmd.Process.Release() //nolint:errcheck // it was waited for
 	pid := cmd.Process.Pid
 	var ws syscall.WaitStatus
-	_, err := syscall.Wait4(pid, &ws, 0, nil)
-	must(err)
-	must(syscall.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL))
-	must(syscall.PtraceSyscall(pid, 0))
-	inside := make(map[int]bool)
-	fails := make(map[int]unix.Errno)
+	if _, err := syscall.Wait4(pid, &ws, 0, nil); err != nil {
+		return fmt.Errorf("cannot wait for the command: %w", err)
+	}
+	const options = unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_EXITKILL
+	if err := syscall.PtraceSetOptions(pid, options); err != nil {
+		return fmt.Errorf("cannot trace the command: %w", err)
+	}
+	_ = syscall.PtraceCont(pid, 0) // it may have been killed
 	for n := 0; ; {
-		thread, err := syscall.Wait4(-1, &ws, unix.WALL, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		must(err)
-		if ws.Exited() || ws.Signaled() {
-			if thread == pid {
-				break
-			}
-			continue
-		}
+		thread, err := syscall.Wait4(-1, &ws, unix.WALL|unix.WNOTHREAD, nil)
 		pass := 0
-		switch sig := ws.StopSignal(); sig {
-		case unix.SIGTRAP | 0x80:
-			var regs syscall.PtraceRegs
-			if syscall.PtraceGetRegs(thread, &regs) != nil {
-				break
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return fmt.Errorf("cannot wait for the command: %w", err)
+		case ws.Exited() || ws.Signaled():
+			if thread == pid {
+				return nil
 			}
-			if inside[thread] = !inside[thread]; inside[thread] {
-				if n < at && (changes[regs.Orig_rax] || opens && (regs.Orig_rax == unix.SYS_OPENAT || regs.Orig_rax == unix.SYS_OPENAT2)) {
-					if n++; n == at {
-						reached = true
-						if errno := do(pid); errno != 0 {
-							fails[thread] = errno
-							regs.Orig_rax = ^uint64(0)
-							must(syscall.PtraceSetRegs(thread, &regs))
-						}
+			continue
+		case ws.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
+			if n++; n == at {
+				if errno := do(pid); errno != 0 {
+					if err := fail(thread, errno); err != nil {
+						return err
 					}
 				}
-			} else if errno := fails[thread]; errno != 0 {
-				delete(fails, thread)
-				regs.Rax = -uint64(errno)
-				must(syscall.PtraceSetRegs(thread, &regs))
 			}
-		case unix.SIGTRAP, unix.SIGSTOP:
-		default:
-			pass = int(sig)
+		case ws.StopSignal() != unix.SIGTRAP && ws.StopSignal() != unix.SIGSTOP:
+			pass = int(ws.StopSignal())
 		}
-		_ = syscall.PtraceSyscall(thread, pass) // it may have been killed
+		_ = syscall.PtraceCont(thread, pass)
 	}
-	_ = cmd.Process.Release()
-	return reached
+}
+
+// fail has the system call at which a thread has stopped fail.
+func fail(thread int, errno unix.Errno) error {
+	var regs syscall.PtraceRegs
+	err := syscall.PtraceGetRegs(thread, &regs)
+	if err == nil {
+		regs.Orig_rax, regs.Rax = ^uint64(0), -uint64(errno)
+		err = syscall.PtraceSetRegs(thread, &regs)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot have a call fail: %w", err)
+	}
+	return nil
+}
+
+// traced has the debugger of this thread's children told of some of their system calls.
+func traced(calls []uint32) error {
+	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the number of the call
+	for _, nr := range calls {
+		filter = append(filter,
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: nr, Jf: 1},
+			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_TRACE})
+	}
+	filter = append(filter, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // without which only root may
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot filter system calls: %w", err)
+	}
+	return nil
 }
