@@ -71,6 +71,7 @@ func stride(t testing.TB, n int) int {
 type receiver struct {
 	testing.TB
 	from, to string
+	memory   string // where to is
 	full     []byte // the stream of all
 	root     pack.Digest
 	want     []string
@@ -78,18 +79,22 @@ type receiver struct {
 
 func newReceiver(t testing.TB) *receiver {
 	t.Helper()
-	r := &receiver{TB: t, from: t.TempDir()}
+	r := &receiver{TB: t, from: t.TempDir(), memory: harness.Memory(t)}
 	fill(t, r.from, pack.MaxBlock+1000)
 	full, p := packed(t, r.from, pack.Have{})
 	r.full, r.root, r.want = full, p.root, list(t, r.from)
 	return r
 }
 
-// again makes another destination. With begun, most of the stream has come. It returns
+// again makes another destination in the place of the last. With begun, most of the stream has come. It returns
 // what is to come.
 func (r *receiver) again(begun bool) []byte {
 	r.Helper()
-	r.to = r.TempDir()
+	must(r, os.RemoveAll(r.to))
+	var err error
+	r.to, err = os.MkdirTemp(r.memory, "to")
+	must(r, err)
+	must(r, os.Chmod(r.to, 0o755))
 	path := filepath.Join(r.to, "file")
 	must(r, os.WriteFile(path, []byte("old"), 0o644))
 	must(r, os.Chmod(path, 0o644))
@@ -254,9 +259,11 @@ func TestPackSwapAtEveryStep(t *testing.T) {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(victim, name)), 0o755))
 		must(t, os.WriteFile(filepath.Join(victim, name), []byte("secret"), 0o644))
 	}
+	memory := harness.Memory(t)
 	for _, name := range []string{"a", "a/b", "a/b/readonly", "a/hole", "odd \n\xff"} {
 		for at, reached := 1, true; reached; at += every {
-			from := t.TempDir()
+			from, err := os.MkdirTemp(memory, "from") //nolint:usetesting // thousands of files
+			must(t, err)
 			fill(t, from, 1000)
 			cmd := as(t, from, "pack", from)
 			out := stream(t, nil)

@@ -142,6 +142,34 @@ func WaitFor(limit time.Duration, what string, ok func() (bool, error)) error {
 	}
 }
 
+// Memory returns a new directory for a test that makes and removes thousands of files: in
+// memory, where the host has that. Some disks look at all that were removed in the last
+// minutes whenever a file is made, by whatever test. The soak test has it on the disk.
+// Other users may pass through to it.
+func Memory(t testing.TB) string {
+	t.Helper()
+	onDisk := func() string {
+		dir := t.TempDir()
+		if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	if os.Getenv("PADDOCK_SOAK") != "" {
+		return onDisk()
+	}
+	base, err := os.MkdirTemp("/dev/shm", "paddock-test-") //nolint:usetesting // not on the disk
+	if err != nil {
+		return onDisk()
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	dir := filepath.Join(base, "dir")
+	if err := errors.Join(os.Chmod(base, 0o755), os.Mkdir(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // WriteExecutable is [props.WriteExecutable].
 func WriteExecutable(name, text string) error { return props.WriteExecutable(name, text) }
 

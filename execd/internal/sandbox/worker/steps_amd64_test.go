@@ -71,7 +71,7 @@ func long(t *testing.T) {
 // full makes a sandbox with something of everything, and returns the destination and
 // what is to be in it.
 func full(t *testing.T, far bool) (r *rig, o *order.Orders, to string, want []string) {
-	r = newRig(t)
+	r = newRigIn(t, harness.Memory(t))
 	r.put(r.home, "data/a", "data/b")
 	r.ok(bring(order.Named{From: "data"}))
 	r.put(r.files(), "new", "link>new", "data/new", "there/added", "there/deep/x", "empty/", "set/up", "p|", "one")
