@@ -143,10 +143,10 @@ demo:
 LONG     = ./test/e2e $(PARENT) ./execd/internal/hook ./execd/internal/daemon
 PACKAGES = $$(($$(nproc) * 2))
 
-# go vet is left to check.
+# go vet is left to check. The packages share the binaries that their tests run.
 test:
 	test/need $(NEED_TEST)
-	$(GOTEST) -count=1 -vet=off -timeout 15m -p $(PACKAGES) $(LONG) ./...
+	test/built $(GOTEST) -count=1 -vet=off -timeout 15m -p $(PACKAGES) $(LONG) ./...
 
 # accounts runs the quick tests as each kind of account that may run them: with the
 # account paddock and without, with a home and without. Root only.

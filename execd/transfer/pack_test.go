@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/internal/sandbox/pack"
+	"paddock/test/props"
 )
 
 func must(t testing.TB, err error) {
@@ -362,10 +362,8 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		program = filepath.Join(dir, "execd-transfer")
-		cmd := exec.Command("go", "build", "-buildvcs=false", "-o", program, ".")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "cannot build execd-transfer: %v\n%s", err, out)
+		if err := props.Build(program); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		return m.Run()

@@ -27,7 +27,7 @@ import (
 // shepherd is the real one, built once.
 var shepherd = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(base, "shepherd")
-	return path, props.BuildShepherd(path)
+	return path, props.Build(path)
 })
 
 // job is an interactive job under the real shepherd, and its client.

@@ -42,16 +42,10 @@ func Root() string {
 // noMailer is where the binaries of tests look for a mailer.
 const noMailer = "/nonexistent/mailer"
 
-// Build builds the real binaries into dir, by the Makefile, so that the flags
-// they are built with stand in one place; or takes those in $PADDOCK_BIN, for an
-// account that has no Go. They find no mailer of the host's, so that no test can send
-// mail to anybody.
+// Build puts the real binaries, which test/built builds, into dir. They find no mailer of
+// the host's, so that no test can send mail to anybody.
 func Build(dir string) error {
-	build := makeBinaries
-	if built := os.Getenv("PADDOCK_BIN"); built != "" {
-		build = func(dir string) error { return run("cp", "-a", built+"/.", dir) }
-	}
-	if err := build(dir); err != nil {
+	if err := run(filepath.Join(Root(), "test", "built"), "sh", "-c", `mkdir -p "$0" && cp -a "$PADDOCK_BIN/." "$0"`, dir); err != nil {
 		return err
 	}
 	execd, err := os.ReadFile(filepath.Join(dir, "execd"))
@@ -61,42 +55,24 @@ func Build(dir string) error {
 	return err
 }
 
-func makeBinaries(dir string) error {
-	args := []string{"-s", "--no-print-directory", "-C", Root(), "build", "TRIMPATH=", "MAILERS=" + noMailer, "BIN=" + dir}
-	if os.Getenv("GOCOVERDIR") != "" {
-		args = append(args, "BUILDFLAGS=-cover -coverpkg=paddock/...")
-	}
-	cmd := exec.Command("make", args...)
-	// A make that runs `go test` has put its own flags and job server here.
-	cmd.Env = without(os.Environ(), "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot build the binaries: %w\n%s", err, out)
-	}
-	return nil
-}
-
-// ShepherdVariable has the path of a shepherd that was built before.
-const ShepherdVariable = "PADDOCK_TEST_SHEPHERD"
-
-// RunWithShepherd runs the tests of a package that start helpers of execd, with a
-// shepherd that is built for them and whose path it tells before, and returns the
-// exit code. A test that starts its own binary again gives it that path in
-// ShepherdVariable.
+// RunWithShepherd runs the tests of a package that start helpers of execd, with the real
+// shepherd, whose path it tells before, and returns the exit code. A test that starts its
+// own binary again gives it the directory of that in the variable [props.Built].
 func RunWithShepherd(m *testing.M, path *string) (code int) {
-	if *path = os.Getenv(ShepherdVariable); *path != "" {
+	const name = "shepherd"
+	if built := os.Getenv(props.Built); built != "" {
+		*path = filepath.Join(built, name)
 		return m.Run()
 	}
-	dir, err := os.MkdirTemp("", "shepherd")
+	dir, err := os.MkdirTemp("", name)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	*path = filepath.Join(dir, "shepherd")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", *path, "paddock/shepherd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build the shepherd: %v\n%s", err, out)
+	*path = filepath.Join(dir, name)
+	if err := props.Build(*path); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()

@@ -5,7 +5,6 @@
 package man
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,12 +13,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/spool"
 	"paddock/test/harness"
+	"paddock/test/props"
 )
 
 // read returns a file of the source tree.
@@ -42,19 +41,12 @@ func pages(t *testing.T) []string {
 	return list
 }
 
-// buildTime bounds what the compiler may take.
-const buildTime = 5 * time.Minute
-
-// execd builds the daemon and returns its path.
+// execd returns the path of the daemon.
 func execd(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "execd")
-	ctx, cancel := context.WithTimeout(t.Context(), buildTime)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "build", "-tags", "urfave_cli_no_docs", "-o", path, "./execd")
-	cmd.Dir = harness.Root()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build execd: %v\n%s", err, out)
+	if err := props.Build(path); err != nil {
+		t.Fatal(err)
 	}
 	return path
 }

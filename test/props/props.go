@@ -1,5 +1,5 @@
-// Package props holds what the tests of single packages share: the real shepherd,
-// programs to run, and a log that several goroutines write. It is the standard
+// Package props holds what the tests of single packages share: the real programs,
+// others to run, and a log that several goroutines write. It is the standard
 // library and nothing else, so that every test can have it.
 package props
 
@@ -8,18 +8,36 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"syscall"
 )
 
-// BuildShepherd builds the real shepherd, as which no test's binary can stand in
-// where it starts itself again.
-func BuildShepherd(path string) error {
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", path, "paddock/shepherd")
+// Built names the environment variable that has the directory of the real programs, where
+// test/built has built them.
+const Built = "PADDOCK_BIN"
+
+// packages has the packages of the programs that tests of single packages run.
+var packages = map[string]string{
+	"execd": "paddock/execd", "shepherd": "paddock/shepherd", "execd-transfer": "paddock/execd/transfer",
+}
+
+// Build puts a real program at path, whose last element is its name: no test's binary can
+// stand in for one where it starts itself again. It builds what is not built before.
+func Build(path string) error {
+	name := filepath.Base(path)
+	if dir := os.Getenv(Built); dir != "" {
+		program, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		return WriteExecutable(path, string(program))
+	}
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", "urfave_cli_no_docs", "-o", path, packages[name])
 	// Without cgo also where the race detector, which needs it, runs the test.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot build the shepherd: %w\n%s", err, out)
+		return fmt.Errorf("cannot build %s: %w\n%s", name, err, out)
 	}
 	return nil
 }

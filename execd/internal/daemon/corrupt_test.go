@@ -14,7 +14,7 @@ import (
 // read, and goes on with the rest. Nothing is deleted.
 func TestGarbageEverywhere(t *testing.T) {
 	base := t.TempDir()
-	buildShepherd(t, base)
+	build(t, base, "shepherd")
 	const (
 		head    = `{"format":1,"job":%,"owner":"root","uid":0,"group":"root","gid":0,"submitted":"2026-11-21T08:00:00Z","request":{"name":"j","command":"true","binary":true,"tasks":{"first":1,"last":3,"step":1}}}` + "\n"
 		deleted = `{"event":"deleted","tasks":"1-2:1","time":"2026-11-21T08:00:00Z"}` + "\n"
@@ -94,7 +94,7 @@ func TestGarbageEverywhere(t *testing.T) {
 // started: they wait for somebody to look.
 func TestDamagedRecordStartsNothing(t *testing.T) {
 	base := t.TempDir()
-	buildShepherd(t, base)
+	build(t, base, "shepherd")
 	dir := filepath.Join(base, "pd")
 	file := filepath.Join(api.DevPlaces(dir).Spool, "jobs", "5")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -131,7 +131,7 @@ func TestDamagedRecordStartsNothing(t *testing.T) {
 // must not touch it.
 func TestOtherFormatIsRefused(t *testing.T) {
 	base := t.TempDir()
-	buildShepherd(t, base)
+	build(t, base, "shepherd")
 	for place, c := range map[string]struct{ text, want string }{
 		"jobs/5":     {`{"format":2,"job":5}` + "\n", "job 5: format not supported: the record has 2, this execd reads 1"},
 		"claims/1.1": {`{"format":2,"slots":[1]}` + "\n", "claims/1.1: format not supported: the claim has 2, this execd reads 1"},

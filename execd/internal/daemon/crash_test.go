@@ -56,11 +56,13 @@ func beExecd(dir string) int {
 	return 1
 }
 
-// buildShepherd builds the real shepherd into a directory.
-func buildShepherd(t *testing.T, dir string) {
+// build puts real programs into a directory.
+func build(t *testing.T, dir string, names ...string) {
 	t.Helper()
-	if err := props.BuildShepherd(filepath.Join(dir, "shepherd")); err != nil {
-		t.Fatal(err)
+	for _, name := range names {
+		if err := props.Build(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -172,11 +174,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 		every = 5 // execd is started for each of a hundred
 	}
 	base := t.TempDir()
-	buildShepherd(t, base)
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(base, "execd-transfer"), "paddock/execd/transfer")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	build(t, base, "shepherd", "execd-transfer")
 	for _, boxed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sandbox %v", boxed), func(t *testing.T) {
 			every := every

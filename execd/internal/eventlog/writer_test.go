@@ -234,7 +234,7 @@ func TestWriterReal(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	shepherd := filepath.Join(dir, "shepherd")
-	if err := props.BuildShepherd(shepherd); err != nil {
+	if err := props.Build(shepherd); err != nil {
 		t.Fatal(err)
 	}
 	owner := &user.User{Name: "somebody", UID: os.Getuid(), GID: os.Getgid()}

@@ -14,6 +14,7 @@ import (
 	"paddock/execd/api"
 	"paddock/spool"
 	"paddock/test/harness"
+	"paddock/test/props"
 )
 
 // checkReal starts a job that moves 400 MB through pipes by children that it waits
@@ -23,7 +24,7 @@ func checkReal(t *testing.T, attr *syscall.SysProcAttr, describe func(pid int) J
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", `head -c 200000000 /dev/zero | cat >/dev/null; echo moved
 		(while :; do :; done) & read x; kill $!; wait`)
-	cmd.Env = []string{"PATH=/usr/bin:/bin", harness.ShepherdVariable + "=" + shepherd}
+	cmd.Env = []string{"PATH=/usr/bin:/bin", props.Built + "=" + filepath.Dir(shepherd)}
 	cmd.SysProcAttr = attr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -131,7 +132,7 @@ func TestRealTreeAsUser(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), name, "-test.run=^TestRealTree$", "-test.v")
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/bin:/bin", harness.ShepherdVariable + "=" + shepherd}
+	cmd.Env = []string{"PATH=/usr/bin:/bin", props.Built + "=" + filepath.Dir(shepherd)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("\n--- PASS: TestRealTree ")) {

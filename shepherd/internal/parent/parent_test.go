@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
@@ -49,7 +50,7 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "shepherd")
-	if err := props.BuildShepherd(binary); err != nil {
+	if err := props.Build(binary); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -1289,6 +1290,21 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
+// version returns the version that the shepherd was built with.
+func version(t *testing.T) string {
+	t.Helper()
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range info.Settings {
+		if _, v, ok := strings.Cut(s.Value, "main.version="); ok && s.Key == "-ldflags" {
+			return strings.Fields(v)[0]
+		}
+	}
+	return "devel"
+}
+
 func TestCommandLine(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -1296,7 +1312,7 @@ func TestCommandLine(t *testing.T) {
 		want string
 	}{
 		{[]string{"-help"}, 0, "usage: shepherd [-bg] [-detail] [DIR]"},
-		{[]string{"-version"}, 0, "shepherd (Paddock) devel\n"},
+		{[]string{"-version"}, 0, "shepherd (Paddock) " + version(t) + "\n"},
 		{[]string{"-nonsense"}, 64, "unknown option -nonsense"},
 		{[]string{"a", "b"}, 64, "more than one directory"},
 		{[]string{"/no/dir"}, ExitNotStarted, `cannot work in "/no/dir"`},

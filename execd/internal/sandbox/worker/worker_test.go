@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/user"
 	"paddock/test/harness"
+	"paddock/test/props"
 )
 
 var shepherd, program string
@@ -43,10 +43,8 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		program = filepath.Join(dir, Program)
-		cmd := exec.Command("go", "build", "-buildvcs=false", "-o", program, "paddock/execd/transfer")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "cannot build %s: %v\n%s", Program, err, out)
+		if err := props.Build(program); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		return harness.RunWithShepherd(m, &shepherd)
