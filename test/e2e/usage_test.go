@@ -30,7 +30,7 @@ exec perl -e '$x = "a"; $x x= 200_000_000; 1 until -e "PUB/seen"'
 				}
 				mem, err1 := strconv.ParseFloat(m[1], 64)
 				maxvmem, err2 := strconv.ParseFloat(m[2], 64)
-				return err1 == nil && err2 == nil && mem > 0.1 && maxvmem > held>>20+1
+				return err1 == nil && err2 == nil && mem > 0.02 && maxvmem > held>>20+1
 			})
 		}
 		if err := os.WriteFile(filepath.Join(f.pub, "seen"), nil, 0o644); err != nil {
