@@ -140,7 +140,8 @@ demo:
 
 # The packages that take the longest come first, so that the others run beside them.
 # Tests mostly wait, so that more packages run at a time than there are processors.
-LONG     = ./test/e2e $(PARENT) ./execd/internal/hook ./execd/internal/daemon
+LONG     = ./test/e2e ./execd/internal/sandbox/worker ./execd/internal/daemon ./execd/transfer $(PARENT) ./test/soak \
+	./execd/internal/hook
 PACKAGES = $$(($$(nproc) * 2))
 
 # go vet is left to check. The packages share the binaries that their tests run.
