@@ -47,12 +47,19 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	base := t.TempDir()
+	for dir := base; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil { // the owner passes through
+			t.Fatal(err)
+		}
+	}
+	return newRigIn(t, base)
+}
+
+func newRigIn(t *testing.T, base string) *rig {
+	t.Helper()
 	r := &rig{T: t, owner: &user.User{Name: "alice", UID: os.Getuid(), GID: os.Getgid()}}
 	if os.Getuid() == 0 {
 		r.owner.UID, r.owner.GID = stranger, stranger
-	}
-	for dir := base; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		r.must(os.Chmod(dir, 0o755)) // the owner passes through
 	}
 	root, err := spool.OpenRoot(filepath.Join(base, "spool"), true)
 	r.must(err)
@@ -311,7 +318,7 @@ func cmpOr(errs ...error) error {
 // REQ-XFER-8, REQ-XFER-19, REQ-XFER-44: a sandbox is removed whatever is in it, and once
 // more does no harm. What it links to stays.
 func TestRemove(t *testing.T) {
-	r := newRig(t)
+	r := newRigIn(t, harness.Memory(t))
 	task := r.made()
 	r.must(r.makeSay(task.Start.Sandbox, r.owner))
 	keep := filepath.Join(t.TempDir(), "keep")
@@ -340,7 +347,7 @@ func TestRemove(t *testing.T) {
 
 // Depth is the owner's to choose.
 func TestRemoveDeep(t *testing.T) {
-	r := newRig(t)
+	r := newRigIn(t, harness.Memory(t))
 	task := r.made()
 	r.asOwner(func() {
 		fd, err := unix.Open(files(task), unix.O_DIRECTORY, 0)
