@@ -100,6 +100,7 @@ _paddock() {
   qtop:-d|qtop:-n|qtop:-u) return ;;
   execd:-dev|execd:-root) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
   execd:-speed) words='graceful quick fast' ;;
+  execd:-pool) words='new host revoke list' ;;
   esac
   [[ -n $words ]] || case ${COMP_WORDS[0]##*/}:$cur in
   qsub:-*) words='-@ -a -ac -attr -A -b -binding -c -ckpt -clear -cwd -C -dc -e -h -hard -help -hold_jid -hold_jid_ad -hold_jid_ok -hold_jid_ad_ok -i -j -l -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -r -R -S -sandbox -sc -shell -soft -stagein -stageout -stageout_to -sync -t -tc -terse -v -V -verify -version -w -wd -when_out' ;;
@@ -120,7 +121,7 @@ _paddock() {
   qwait:-*) words='-help -json -timeout -version' ;;
   qlog:-*) words='-e -f -help -n -o -version' ;;
   qtop:-*) words='-b -d -help -json -n -u -version' ;;
-  execd:-*) words='-boot -check -debug -dev -drain -fast -fetch -help -json -off -repair -root -speed -status -t -vacate -version -wait' ;;
+  execd:-*) words='-boot -check -debug -dev -drain -fast -fetch -help -json -off -pool -repair -root -speed -status -t -vacate -version -wait' ;;
   qdel:*|qhold:*|qrls:*|qmod:*|qalter:*|qresub:*|qwait:*|qlog:*) words=$(_paddock_jobs) ;;
   qsub:*) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac

@@ -212,11 +212,12 @@ func itemsOf(t *testing.T, page string) []string {
 	return slices.Compact(items)
 }
 
-// options returns the options that a pattern finds in a page.
+// options returns the options that a pattern finds in a page, where a name that mdoc would
+// take for a macro begins with \&.
 func options(pattern, text string) []string {
 	var list []string
 	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
-		list = append(list, "-"+m[1])
+		list = append(list, "-"+strings.TrimPrefix(m[1], `\&`))
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
