@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -87,7 +88,7 @@ func (c *Client) exchange(ctx context.Context, verb string, request any, read fu
 	if err != nil {
 		return fmt.Errorf("internal error: cannot encode %s request: %w", verb, err)
 	}
-	err = patiently(ctx, func() error { return c.ask(ctx, verb, body, read) })
+	err = c.patiently(ctx, func() error { return c.ask(ctx, verb, body, read) })
 	if err == nil {
 		return nil
 	}
@@ -106,22 +107,29 @@ func (c *Client) exchange(ctx context.Context, verb string, request any, read fu
 	return fmt.Errorf("cannot reach execd at %s: %w", c.where, &unreachable{err})
 }
 
-// How long a client tries to connect while too many others do, and the longest
-// pause between two tries.
+// How long a client tries to connect while too many others do or execd is absent, and the
+// longest pause between two tries.
 const (
 	patience  = 10 * time.Second
 	mostPause = 100 * time.Millisecond
 )
 
+// absent reports whether the execd of the host does not listen, which was there since the
+// host started: while it is upgraded there is none for a moment.
+func (c *Client) absent(err error) bool {
+	return c.where == RootPlaces().Socket && exists(filepath.Dir(c.where)) &&
+		(errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED))
+}
+
 // patiently tries again as long as execd has not read the request, because more
 // clients connect than the kernel keeps waiting or than the caller may have open,
 // or because execd stops. The next execd may be there a moment later.
-func patiently(ctx context.Context, try func() error) error {
+func (c *Client) patiently(ctx context.Context, try func() error) error {
 	begin := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, mostPause) {
 		err := try()
 		refused, ok := errors.AsType[*Error](err)
-		unread := ok && refused.Code == CodeTryAgain || errors.Is(err, syscall.EAGAIN)
+		unread := ok && refused.Code == CodeTryAgain || errors.Is(err, syscall.EAGAIN) || c.absent(err)
 		if !unread || time.Since(begin) > patience {
 			return err
 		}

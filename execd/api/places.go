@@ -66,15 +66,17 @@ func UserPlaces() Places {
 }
 
 // ClientPlaces returns the places a client command uses: those below $PADDOCK_DIR when
-// it is set, else the host's when an execd of root's is there, else the user's own.
+// it is set, else the host's when an execd of root's is there, else the user's own. Where
+// neither is there, one of root's that was there may be about to come back.
 func ClientPlaces() Places {
 	if dir := os.Getenv("PADDOCK_DIR"); dir != "" {
 		return DevPlaces(dir)
 	}
-	if root := RootPlaces(); exists(root.Socket) || os.Getuid() == 0 {
+	root, own := RootPlaces(), UserPlaces()
+	if exists(root.Socket) || os.Getuid() == 0 || !exists(own.Socket) && exists(filepath.Dir(root.Socket)) {
 		return root
 	}
-	return UserPlaces()
+	return own
 }
 
 func exists(path string) bool {
