@@ -147,8 +147,8 @@ func (p *plant) prepare() {
 	if err := harness.Build(bin); err != nil {
 		p.t.Fatal(err)
 	}
-	buildTest(p.t, filepath.Join(bin, "vm.test"), ".")
 	for _, err := range []error{
+		harness.BuildTest(filepath.Join(bin, "vm.test"), "."),
 		os.Symlink(mounted+programs, root+programs),
 		os.Mkdir(content+"/tmp", 0o755),
 		os.Mkdir(content+"/out", 0o755),

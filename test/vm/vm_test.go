@@ -5,12 +5,9 @@
 package vm
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 
 	"paddock/test/harness"
@@ -72,16 +69,6 @@ const (
 	group  = "root:x:0:\nalice:x:1000:\n"
 )
 
-// buildTest builds the binary of a package's tests.
-func buildTest(t *testing.T, path, of string) {
-	t.Helper()
-	build := exec.Command("go", "test", "-c", "-o", path, of)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build what runs in the machine: %v\n%s", err, out)
-	}
-}
-
 // TestMachine boots the machine and passes on what is found in it.
 func TestMachine(t *testing.T) {
 	if os.Getenv("PADDOCK_VM") != "1" {
@@ -102,7 +89,9 @@ func TestMachine(t *testing.T) {
 	for name, of := range map[string]string{
 		"vm.test": ".", "cgroup.test": "paddock/execd/internal/cgroup", "quota.test": "paddock/execd/internal/quota",
 	} {
-		buildTest(t, filepath.Join(root, "paddock", name), of)
+		if err := harness.BuildTest(filepath.Join(root, "paddock", name), of); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for name, text := range map[string]string{
 		"init": script, "bin/getent": getent, "etc/passwd": passwd, "etc/group": group,
@@ -117,21 +106,5 @@ func TestMachine(t *testing.T) {
 	if out, err := mkfs.CombinedOutput(); err != nil {
 		t.Fatalf("cannot make a disk: %v\n%s", err, out)
 	}
-	machine := exec.Command("./vm", "run", root, disk)
-	machine.Env = append(os.Environ(), "VM_MEM=1024", "VM_TIMEOUT=1300")
-	out, err := machine.CombinedOutput()
-	out = bytes.ReplaceAll(out, []byte{'\r'}, nil)
-	for _, part := range []string{"", "cgroup ", "quota "} {
-		if err != nil || !bytes.Contains(out, []byte("\nvm: "+part+"exit 0\n")) {
-			// First what matters: of a long message a log may keep the beginning only.
-			wrong := regexp.MustCompile(`(?m)^.*(?:_test\.go:\d+: |--- FAIL|panic: |exit [1-9]).*$`).FindAllString(string(out), -1)
-			last := out[max(0, len(out)-2000):]
-			t.Fatalf("the machine: %v\n%s\nit ends with:\n%s\nall of it:\n%s", err, strings.Join(wrong, "\n"), last, out)
-		}
-	}
-	for line := range strings.Lines(string(out)) {
-		if strings.Contains(line, "vm: ") || strings.Contains(line, "--- ") {
-			t.Log(strings.TrimSpace(line))
-		}
-	}
+	harness.RunMachine(t, root, disk, []string{"", "cgroup ", "quota "}, "VM_MEM=1024", "VM_TIMEOUT=1300")
 }
