@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"paddock/spool"
 )
 
@@ -118,7 +120,8 @@ const hostRestarted = "the host was restarted while the job ran"
 // left running, and moves the directory to finished/. A directory that is
 // there already, or is not there at all, is no error. Rebooted says that the
 // run was started in another life of the host: then nothing of its directory
-// was ever synced, and what is missing proves nothing. gid is the additional
+// was ever synced, and what is missing proves nothing; and a host that stops ends jobs,
+// after execd. gid is the additional
 // group of the run, 0 for none.
 func (l *Launcher) Collect(run spool.RunID, gid int, rebooted bool) (spool.Outcome, error) {
 	d, finished, err := l.Find(run)
@@ -143,7 +146,7 @@ func (l *Launcher) Collect(run spool.RunID, gid int, rebooted bool) (spool.Outco
 	}
 	var out spool.Outcome
 	v := e.Verdict()
-	if v == NeverStarted && rebooted {
+	if rebooted && (v == NeverStarted || fell(d)) {
 		v = ShepherdDied
 	}
 	switch v {
@@ -173,6 +176,17 @@ func (l *Launcher) Collect(run spool.RunID, gid int, rebooted bool) (spool.Outco
 		}
 	}
 	return out, nil
+}
+
+// fell reports whether a job has died of what a host that stops sends to all processes,
+// and nobody has asked it to end. Its shepherd may live long enough to report that.
+func fell(d spool.Dir) bool {
+	u, err := d.Usage()
+	if err != nil {
+		return false
+	}
+	asked, known := u.Asked()
+	return known && asked == 0 && (u.Signal == int(unix.SIGTERM) || u.Signal == int(unix.SIGHUP))
 }
 
 // KillLeft kills what a run has left whose shepherd is gone, or whose directory

@@ -757,6 +757,41 @@ func TestCollectLost(t *testing.T) {
 	}
 }
 
+// A job that was ended with the host is cut short, whatever its shepherd has reported.
+func TestCollectFallen(t *testing.T) {
+	const asked = "asked_to_end="
+	for _, tt := range []struct {
+		name, signal, asked string
+		rebooted            bool
+		failed              int
+	}{
+		{"with the host", "15", "0", true, spool.FailedNoExitStatus},
+		{"with its terminal", "1", "0", true, spool.FailedNoExitStatus},
+		{"while the host went on", "15", "0", false, spool.FailedAfterJob},
+		{"of itself", "11", "0", true, spool.FailedAfterJob},
+		{"since somebody wanted it", "15", "15", true, spool.FailedAfterJob},
+		{"by a foreign shepherd", "15", "", true, spool.FailedAfterJob},
+		{"in good order", "0", "0", true, spool.FailedNone},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, run, d := activeRun(t)
+			usage := strings.Replace(testUsage, "\nsignal=0\n", "\nsignal="+tt.signal+"\n", 1)
+			if tt.asked != "" {
+				usage += asked + tt.asked + "\n"
+			}
+			for name, text := range map[string]string{"pid": "1\n", "usage": usage, "exit_status": "0\n"} {
+				if err := os.WriteFile(d.Path(name), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, err := l.Collect(run, 0, tt.rebooted)
+			if err != nil || out.Failed != tt.failed || (out.Reason == hostRestarted) != (tt.failed == spool.FailedNoExitStatus) {
+				t.Errorf("Collect = %+v, %v; want the code %d", out, err, tt.failed)
+			}
+		})
+	}
+}
+
 func TestTmpdirParent(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {
