@@ -230,9 +230,11 @@ packages-check:
 	$(GO) -C packaging/build vet .
 	$(GO) -C packaging/build test -count=1 .
 
-# packages-test makes the packages, and installs them where that does no harm. Root only.
+# packages-test makes the packages, and installs them where that does no harm: in
+# directories, and in a machine under qemu. Root only.
 packages-test:
-	test/need $(NEED_PACKAGES)
+	test/need $(NEED_PACKAGES) $(NEED_VM)
+	test/vm/vm setup
 	PADDOCK_PACKAGES=1 $(GOTEST) -count=1 -timeout 40m -v ./test/packages
 
 # soak adds power cuts, in a machine as that of vm, the test that compares times, and all
