@@ -226,11 +226,14 @@ func (r *rig) hangs(o *order.Orders) {
 	defer lock.Close()
 	p, err := r.start(r.owner, r.dir, lock, o, nil)
 	r.must(err)
-	children := fmt.Sprintf("/proc/%d/task/%d/children", p.cmd.Process.Pid, p.cmd.Process.Pid)
 	var child string
 	r.must(harness.WaitFor(harness.Patience, "the plugin", func() (bool, error) {
-		text, err := os.ReadFile(children)
-		child = strings.TrimSpace(string(text))
+		// Any thread may have started it, and each has its own children.
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
+		for _, children := range threads {
+			text, _ := os.ReadFile(children) // none of a thread that has ended
+			child += strings.TrimSpace(string(text))
+		}
 		return child != "", err
 	}))
 	p.end()
