@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -302,8 +303,11 @@ func counters(pid int) string {
 		dir := "/proc/" + list[i]
 		io, _ := os.ReadFile(dir + "/io")
 		text.Write(io)
-		children, _ := os.ReadFile(dir + "/task/" + list[i] + "/children")
-		list = append(list, strings.Fields(string(children))...)
+		threads, _ := filepath.Glob(dir + "/task/*/children") // each has those that it has started
+		for _, name := range threads {
+			children, _ := os.ReadFile(name)
+			list = append(list, strings.Fields(string(children))...)
+		}
 	}
 	return text.String()
 }
