@@ -154,6 +154,7 @@ func (b *bench) run(only string) (err error) {
 		{"array", b.largeArray},
 		{"crowd", b.crowd},
 		{"idle", b.idleTime},
+		{"replaced", b.replaced},
 		{"sandbox", b.sandboxTime},
 		{"overlap", b.overlapTime},
 	} {
