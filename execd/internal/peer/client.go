@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"paddock/execd/api"
@@ -22,7 +24,7 @@ const HeaderUser = "Paddock-User"
 // Clients asks hosts that execute. Connections are kept for a while.
 type Clients struct {
 	keeper    *Keeper
-	transport *http.Transport
+	transport atomic.Pointer[http.Transport] // its connections were made by what is in force
 
 	mu   sync.Mutex
 	ends map[string]time.Time // guarded by mu; of the certificates of hosts, by name
@@ -40,16 +42,20 @@ const idlePatience = 45 * time.Second
 // NewClients returns clients of the hosts that a keeper has in force.
 func NewClients(keeper *Keeper) *Clients {
 	c := &Clients{keeper: keeper, ends: map[string]time.Time{}}
-	c.transport = &http.Transport{
-		DialTLSContext: c.dial, IdleConnTimeout: idlePatience, MaxIdleConnsPerHost: 8, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
-		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}, // HTTP/1.1 alone
-	}
+	c.transport.Store(c.newTransport())
 	return c
 }
 
-// Forget closes connections that no request is under way on, as after a change of what is
-// in force.
-func (c *Clients) Forget() { c.transport.CloseIdleConnections() }
+func (c *Clients) newTransport() *http.Transport {
+	return &http.Transport{
+		DialTLSContext: c.dial, IdleConnTimeout: idlePatience, MaxIdleConnsPerHost: 8, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}, // HTTP/1.1 alone
+	}
+}
+
+// Forget has requests that follow use connections of their own, as after a change of what
+// is in force: one that is busy now would be used again otherwise, whoever is at its end.
+func (c *Clients) Forget() { c.transport.Swap(c.newTransport()).CloseIdleConnections() }
 
 // dial connects to a host; address is its name with a port.
 func (c *Clients) dial(ctx context.Context, _, address string) (net.Conn, error) {
@@ -117,6 +123,9 @@ func (c *Clients) post(ctx context.Context, host, user, path string, body []byte
 	if _, err := c.keeper.Current().Executor(host); err != nil {
 		return nil, err
 	}
+	if strings.TrimSpace(user) != user { // a header would name another
+		return nil, fmt.Errorf("cannot ask %.60q: %q is no name of a user", host, user)
+	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+host+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask %.60q: %w", host, err)
@@ -126,7 +135,7 @@ func (c *Clients) post(ctx context.Context, host, user, path string, body []byte
 	if user != "" {
 		r.Header.Set(HeaderUser, user)
 	}
-	answer, err := c.transport.RoundTrip(r)
+	answer, err := c.transport.Load().RoundTrip(r)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}

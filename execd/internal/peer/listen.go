@@ -140,17 +140,22 @@ func (l *Listener) Close() error { return l.close() }
 
 // run takes connections until the listener is closed.
 func (l *Listener) run() {
+	told := ""
 	for {
 		c, err := l.Listener.Accept()
 		switch {
 		case err == nil:
+			told = ""
 			s := &stranger{c, addressOf(c)}
 			l.enter(s)
 			go l.meet(s)
 		case errors.Is(err, net.ErrClosed):
 			return
 		default: // no descriptor is left
-			l.log.Warn(fmt.Sprintf("execd: cannot take a connection of another host: %v", err))
+			if text := err.Error(); text != told {
+				told = text
+				l.log.Warn("execd: cannot take connections of other hosts: " + text)
+			}
 			select {
 			case <-time.After(100 * time.Millisecond):
 			case <-l.done:
@@ -171,6 +176,7 @@ func (l *Listener) review() {
 		for _, c := range list {
 			if _, err := l.keeper.Submitter(c); err != nil {
 				l.Refused(c, err)
+				_ = c.NetConn().Close() // at once: a farewell waits for who does not read
 				_ = c.Close()
 			}
 		}

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bytes"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -141,6 +142,8 @@ func (t *Trust) Believe(chain []*x509.Certificate, role Role, now time.Time) (*P
 		return nil, refused("denied: the certificate of %.60q has not the role %v", name, role)
 	case line == nil && (t.peers != nil && len(t.peers.list) > 0 || t.site):
 		return nil, refused("denied: %.60q has no line in the file peers", name)
+	case line == nil && !isHostname(name): // an empty one would stand for this host
+		return nil, refused("denied: the certificate has not the name of a host, but %.60q", name)
 	case line == nil:
 		return &Peer{Name: name, Roles: roles, users: everybody}, nil
 	case line.Roles&role == 0:
@@ -286,7 +289,7 @@ func differences(old, now *Trust) (changed []string) {
 		return nil
 	case now == nil:
 		return []string{"this host is in no pool any more"}
-	case old == nil || !old.Self.equal(now.Self) || old.roles != now.roles:
+	case old == nil || !old.Self.equal(now.Self) || old.roles != now.roles || old.site != now.site:
 		changed = append(changed, fmt.Sprintf("this host is %s: roles=%v serial=%s until=%s", now.Name(), now.roles, serialOf(now.Self.leaf), now.Self.leaf.NotAfter.Local().Format(time.DateTime)))
 	}
 	before, after := old.lines(), now.lines()
@@ -340,5 +343,5 @@ func (u *users) String() string {
 
 // equal reports whether two identities are the same.
 func (id *Identity) equal(other *Identity) bool {
-	return id.leaf.Equal(other.leaf) && id.roots.Equal(other.roots)
+	return slices.EqualFunc(id.cert.Certificate, other.cert.Certificate, bytes.Equal) && id.roots.Equal(other.roots)
 }

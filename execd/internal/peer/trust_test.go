@@ -143,6 +143,9 @@ func TestBelieve(t *testing.T) {
 	_, both := issue(t, p, "both", Submit|Execute)
 	_, p2 := newPool(t)
 	_, foreign := issue(t, p2, "login", Submit)
+	// Without a name a host would be taken for this one.
+	nameless, odd := *login, *login
+	nameless.DNSNames, odd.DNSNames = nil, []string{"*.example.org", "LOGIN"}
 	now := time.Now()
 	for _, test := range []struct {
 		peers string // of node; "-": there is none
@@ -156,6 +159,9 @@ func TestBelieve(t *testing.T) {
 		{"-", node, Submit, now, "not the role submit"},
 		{"-", login, Execute, now, "not the role execute"},
 		{"-", foreign, Submit, now, "unknown authority"},
+		{"-", &nameless, Submit, now, "not the name of a host"},
+		{"-", &odd, Submit, now, "not the name of a host"},
+		{"other submit", &nameless, Submit, now, "has no line"},
 		{"-", login, Submit, now.Add(lifeOfHost + time.Hour), "has expired"},
 		{"-", login, Submit, now.Add(-2 * time.Hour), "not valid before"},
 		{"login submit", login, Submit, now, ""},
@@ -219,6 +225,19 @@ func TestSite(t *testing.T) {
 	}
 	if _, err := trust.Believe([]*x509.Certificate{login}, Submit, now); err != nil {
 		t.Error(err)
+	}
+	several := *login
+	several.DNSNames = []string{"*.example.org", "LOGIN"}
+	if line, err := trust.Believe([]*x509.Certificate{&several}, Submit, now); err != nil || line.Name != "login" {
+		t.Errorf("one name of several has a line: %v, %v", line, err)
+	}
+	// Another chain of the same certificate, as when a CA between them was renewed.
+	k := NewKeeper(func() Files { return f })
+	for range 2 {
+		if changed, err := k.Reload(); err != nil || len(changed) == 0 {
+			t.Errorf("%v, %v", changed, err)
+		}
+		write(t, filepath.Join(dir, "cert"), string(certs), 0o600)
 	}
 	write(t, filepath.Join(dir, fileHost), nodeText, 0o600)
 	if _, err := f.Load(now); err == nil || !strings.Contains(err.Error(), "one of them is to go") {

@@ -112,6 +112,7 @@ func (w *Watch) ask(ctx context.Context, name string, c *api.Client) (up bool, e
 	if err := call(ctx, greeting, c, api.VerbHello, &api.HelloRequest{}, &hello); err != nil {
 		return false, err
 	}
+	hello.Host, hello.Version = api.Short(hello.Host), api.Short(hello.Version) // they are kept, and shown
 	for since := ""; ; up = true {
 		var reply api.SlotsReply
 		if err := call(ctx, silence, c, api.VerbSlots, &api.SlotsRequest{Since: since}, &reply); err != nil {
