@@ -28,11 +28,20 @@ const (
 	peerIdle       = time.Minute
 	maxPeerAnswers = 16
 	maxPeersAtOnce = 256 // of all hosts together
+	maxPeerLookups = 4   // of names of users, each of which may start programs
+	maxLookups     = 16
 )
 
-// newPeerGate bounds the requests of hosts that are answered at the same time. Those that
-// wait for an event are not counted: connections are.
-func newPeerGate() *fair.Gate { return &fair.Gate{Total: maxPeersAtOnce, PerUser: maxPeerAnswers} }
+// newPeerAdmission bounds the requests of hosts that are answered at the same time. Those
+// that wait for an event are not counted: connections are.
+func newPeerAdmission() *admission {
+	return &admission{
+		submits: fair.Gate{Total: maxPeersAtOnce, PerUser: maxPeerAnswers},
+		answers: fair.Gate{Total: maxPeersAtOnce, PerUser: maxPeerAnswers},
+		bodies:  fair.Gate{Total: maxBodies, PerUser: maxUserBodies},
+		replies: fair.Gate{Total: maxReplies, PerUser: maxUserReplies},
+	}
+}
 
 // ServePeers answers other hosts until ctx is done, and then finishes requests under way.
 // Open was called.
@@ -70,7 +79,12 @@ func (s *Server) peerCaller(r *http.Request, c *peer.Conn) (job.Caller, error) {
 	if !ok {
 		return job.Caller{}, api.Errorf(api.CodeDenied, "denied: user %.60q of %s may have no work here", name, p.Name)
 	}
+	leave, err := s.lookups.Enter(r.Context(), keyOf(p.Name), 1)
+	if err != nil {
+		return job.Caller{}, err
+	}
 	u, err := s.remoteOwner(r.Context(), local)
+	leave()
 	switch {
 	case errors.Is(err, user.ErrUnknown):
 		return job.Caller{}, api.Errorf(api.CodeDenied, "denied: user %.60q of %s is not known on this host", name, p.Name)
@@ -87,7 +101,11 @@ func (s *Server) remoteOwner(ctx context.Context, name string) (*user.User, erro
 	case s.OwnerOnly == 0:
 		return nil, api.Errorf(api.CodeDenied, "denied: this execd runs work as root alone, and work of other hosts never is")
 	case s.OwnerOnly > 0:
-		return s.Users.ByID(ctx, s.OwnerOnly)
+		u, err := s.Users.ByID(ctx, s.OwnerOnly)
+		if err == nil {
+			err = source.MayRemote(u.Name, s.Config().Knobs)
+		}
+		return u, err
 	}
 	c := s.Config()
 	return source.RemoteOwner(ctx, s.Users, name, c.Knobs, c.Global.MinUID)
@@ -106,7 +124,8 @@ func (s *Server) peers(context.Context, job.Caller, *api.PeersRequest) (api.Peer
 // relay has a request answered by another host, for the caller.
 func relay(host, name string, may who) handleFunc {
 	return func(s *Server, ctx context.Context, c job.Caller, in *incoming) (any, error) {
-		if _, err := s.Peers.Current().Executor(host); err != nil {
+		p, err := s.Peers.Current().Executor(host)
+		if err != nil {
 			return nil, err
 		}
 		var request json.RawMessage
@@ -120,13 +139,13 @@ func relay(host, name string, may who) handleFunc {
 			}
 			as = c.Name
 		}
-		leave, err := s.relays.of(host).Enter(ctx, c.UID, 1)
+		leave, err := s.relays.of(p.Name).Enter(ctx, c.UID, 1)
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
 		var reply json.RawMessage
-		err = s.Hosts.Of(host, as).Call(ctx, name, request, &reply)
+		err = s.Hosts.Of(p.Name, as).Call(ctx, name, request, &reply)
 		if errors.Is(err, api.ErrUnreachable) {
 			return nil, api.Errorf(api.CodeAway, "%v", err)
 		}
@@ -147,9 +166,8 @@ type relays struct {
 	gates map[string]*fair.Gate // guarded by mu; by name
 }
 
-// of returns the gate of a host, which is one of the file peers.
+// of returns the gate of a host, by its name in the file peers: users may write it in many ways.
 func (r *relays) of(host string) *fair.Gate {
-	host = strings.ToLower(host)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.gates == nil {
@@ -217,14 +235,12 @@ func (s *Server) slotsSince(ctx context.Context, c job.Caller, in *incoming) (an
 	if err := in.decode(ctx, &req); err != nil {
 		return nil, err
 	}
-	if req.Since == "" { // who waits keeps nobody from his turn
-		if err := in.takeTurn(ctx); err != nil {
-			return nil, err
-		}
-	}
 	enough := time.NewTimer(slotsPoll)
 	defer enough.Stop()
 	for {
+		if err := in.takeTurn(ctx); err != nil {
+			return nil, err
+		}
 		changed := s.Queue.Stirred() // before the slots are looked at
 		reply, err := s.slots(ctx, c, &req)
 		if err != nil {
@@ -239,6 +255,7 @@ func (s *Server) slotsSince(ctx context.Context, c job.Caller, in *incoming) (an
 		if reply.Version = fmt.Sprintf("%x", h.Sum64()); req.Since == "" || reply.Version != req.Since {
 			return reply, nil
 		}
+		giveBack(&in.leaveTurn) // who waits keeps nobody from his turn
 		select {
 		case <-changed:
 		case <-enough.C:

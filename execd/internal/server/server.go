@@ -88,7 +88,8 @@ type Server struct {
 	OwnerOnly int
 
 	admission *admission
-	ofPeers   *fair.Gate
+	ofPeers   *admission // of other hosts, which take nothing from users here
+	lookups   fair.Gate  // of names that other hosts bring
 	relays    relays
 	refusals  fair.Meter      // of tasks, in the log
 	stopping  chan struct{}   // closed when waiting clients should ask the next execd
@@ -203,7 +204,8 @@ type peerKey struct{}
 // Open comes before Serve and ServePeers. When ctx is done, clients that wait are told to
 // ask again.
 func (s *Server) Open(ctx context.Context) {
-	s.stopping, s.serving, s.admission, s.ofPeers = make(chan struct{}), ctx, newAdmission(), newPeerGate()
+	s.stopping, s.serving, s.admission, s.ofPeers = make(chan struct{}), ctx, newAdmission(), newPeerAdmission()
+	s.lookups.Total, s.lookups.PerUser = maxLookups, maxPeerLookups
 	context.AfterFunc(ctx, func() { close(s.stopping) })
 }
 
@@ -264,6 +266,9 @@ func credOf(c net.Conn) (cred *unix.Ucred) {
 func (s *Server) serveOne(w http.ResponseWriter, r *http.Request, refused func(*peer.Conn, error)) {
 	in := &incoming{
 		body: r.Body, size: r.ContentLength, admission: s.admission, deadline: http.NewResponseController(w).SetReadDeadline, serving: s.serving,
+	}
+	if ofPeer(r) {
+		in.admission = s.ofPeers
 	}
 	defer in.done()
 	// The body of a refused request is read too, before the connection ends.
@@ -347,6 +352,9 @@ func (s *Server) answer(in *incoming, r *http.Request) (any, error) {
 		return nil, api.Errorf(api.CodeDenied, "this execd runs jobs of its own user only")
 	}
 	in.uid, in.limit = caller.UID, verb.limit
+	if caller.Host != "" {
+		in.uid = keyOf(caller.Host)
+	}
 	if relayed {
 		return relay(host, name, verb.may)(s, r.Context(), caller, in)
 	}
@@ -356,15 +364,9 @@ func (s *Server) answer(in *incoming, r *http.Request) (any, error) {
 	switch verb.turn {
 	case none:
 	case answers:
-		in.gate = &s.admission.answers
+		in.gate = &in.admission.answers
 	case submits:
-		in.gate = &s.admission.submits
-	}
-	if caller.Host != "" {
-		in.uid = keyOf(caller.Host)
-		if in.gate != nil {
-			in.gate = s.ofPeers
-		}
+		in.gate = &in.admission.submits
 	}
 	return verb.handle(s, r.Context(), caller, in)
 }

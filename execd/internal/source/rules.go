@@ -46,10 +46,18 @@ func Owner(ctx context.Context, users asuser.Users, name string, k *knob.Set, mi
 // RemoteOwner returns the user as whom work of another host's user may run, by his name
 // here: one of those of REMOTE_OWNERS (all by default), see asWhom.
 func RemoteOwner(ctx context.Context, users asuser.Users, name string, k *knob.Set, minUID int) (*user.User, error) {
-	if _, set := k.Lookup("REMOTE_OWNERS"); set && !Names(k, "REMOTE_OWNERS", name) {
-		return nil, denied("user %.60q is none of REMOTE_OWNERS", name)
+	if err := MayRemote(name, k); err != nil {
+		return nil, err
 	}
 	return asWhom(ctx, users, "user", name, minUID)
+}
+
+// MayRemote refuses users here that are none of REMOTE_OWNERS.
+func MayRemote(name string, k *knob.Set) error {
+	if _, set := k.Lookup("REMOTE_OWNERS"); set && !Names(k, "REMOTE_OWNERS", name) {
+		return denied("user %.60q is none of REMOTE_OWNERS", name)
+	}
+	return nil
 }
 
 func denied(format string, args ...any) error { return api.Errorf(api.CodeDenied, format, args...) }
