@@ -639,9 +639,7 @@ func (d *daemon) run(ctx context.Context) error {
 	d.reportService(d.config.Current())
 	d.server.Open(ctx)
 	d.reloadPeers()
-	queueDone.Go(func() { d.lookAtCertificate(ctx) })
-	queueDone.Go(func() { d.listen(ctx) })
-	queueDone.Go(func() { d.watch.Run(ctx) })
+	queueDone.Go(func() { d.pool(ctx) })
 	notify("READY=1")
 	queueDone.Go(func() { d.watchdog(ctx) })
 	queueDone.Go(debug.FreeOSMemory) // what only the start has needed

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"paddock/execd/internal/conf"
@@ -52,6 +53,26 @@ func (d *daemon) reloadPeers() {
 	case d.listening <- struct{}{}:
 	default: // listen looks at it anyway
 	}
+}
+
+// pool does what a host does in a pool. It costs nothing before the host is in one.
+func (d *daemon) pool(ctx context.Context) {
+	for {
+		changed := d.peers.Changed()
+		if d.peers.Current() != nil {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+	var group sync.WaitGroup
+	group.Go(func() { d.lookAtCertificate(ctx) })
+	group.Go(func() { d.listen(ctx) })
+	group.Go(func() { d.watch.Run(ctx) })
+	group.Wait()
 }
 
 // listenAgain is how long to wait where the port is taken.
