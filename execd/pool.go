@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"paddock/execd/internal/peer"
 )
@@ -51,6 +52,9 @@ func pool(dir, verb string, words []string) error {
 	defer p.Close()
 	switch verb {
 	case "host":
+		if _, err := unix.IoctlGetTermios(unix.Stdout, unix.TCGETS); err == nil {
+			return cli.Exit("execd: -pool host prints a key, which is not for a terminal: see paddock-pool(7)", exitUsage)
+		}
 		text, err := p.Issue(name, roles)
 		if err == nil {
 			_, err = os.Stdout.Write(text)

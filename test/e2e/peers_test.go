@@ -320,3 +320,24 @@ func TestPeerChanges(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A key is not printed to a terminal, where others may see it and it stays; then no
+// certificate is made either.
+func TestPoolKeyOnTerminal(t *testing.T) {
+	t.Parallel()
+	dir := place(t, "terminal")
+	p := &pool{}
+	p.pool(t, dir, "new", "login")
+	cmd := exec.Command(filepath.Join(bin, "execd"), "-dev", dir, "-pool", "host", "node", "-execute")
+	terminal, err := harness.StartOnTerminal(cmd, 80, 24)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := terminal.Wait()
+	if text := terminal.Text(); err != nil || code != 64 || strings.Contains(text, "KEY") || !strings.Contains(text, "not for a terminal") {
+		t.Errorf("exit code %d, %v; it said %s", code, err, text)
+	}
+	if out := p.pool(t, dir, "list"); strings.Contains(out, "node") {
+		t.Errorf("execd -pool list:\n%s", out)
+	}
+}
