@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,20 @@ func TestSlotID(t *testing.T) {
 	for _, text := range []string{`{"slot":1.5}`, `{"slot":true}`, `{"slot":[1]}`} {
 		if err := json.Unmarshal([]byte(text), new(api.Work)); err == nil {
 			t.Errorf("%s is read", text)
+		}
+	}
+}
+
+// The name of a host that is none does not become another request.
+func TestClientOn(t *testing.T) {
+	for host, want := range map[string]string{"node1": "/v1/on/node1/slots", "a b/c\r\nX: y": "/v1/on/a%20b%2Fc%0D%0AX:%20y/slots"} {
+		got := ""
+		c := api.NewClientOver("here", func(_ context.Context, path string, _ []byte, _ func(string, io.Reader) error) error {
+			got = path
+			return nil
+		}).On(host)
+		if err := c.Call(t.Context(), api.VerbSlots, &api.SlotsRequest{}, &api.SlotsReply{}); err != nil || got != want {
+			t.Errorf("%q: %s, %v; want %s", host, got, err, want)
 		}
 	}
 }

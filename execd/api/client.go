@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -54,7 +55,7 @@ func NewClientOver(where string, post postFunc) *Client {
 // On returns a client of the execd of another host, which this one asks on the caller's
 // behalf: see paddock-pool(7). It has the verbs of claims, VerbSlots and VerbHello.
 func (c *Client) On(host string) *Client {
-	return &Client{c.where, c.path + OnHost + "/" + host + "/", c.post}
+	return &Client{c.where, c.path + OnHost + "/" + url.PathEscape(host) + "/", c.post}
 }
 
 // OnHost stands in a path before the name of the host that is to be asked instead.
