@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"paddock/execd/api"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
 )
@@ -95,6 +96,15 @@ func lockPool(dir string) (*Pool, error) {
 	path := filepath.Join(dir, dirPool)
 	if err := atomicfile.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
+	}
+	for _, path := range []string{dir, path} { // who could replace the key would be the CA
+		info, err := os.Stat(path)
+		if err == nil {
+			err = api.Untrusted(info, os.Geteuid())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot change the pool: %s: %w", path, err)
+		}
 	}
 	lock, err := spool.LockFile(filepath.Join(path, fileLock))
 	if errors.Is(err, spool.ErrLocked) {

@@ -3,6 +3,7 @@ package peer
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,6 +96,22 @@ func TestNewPool(t *testing.T) {
 	f := FilesIn(dir)
 	if trust, err := f.Load(time.Now()); err != nil || !trust.May(Execute) || trust.Name() != "login" {
 		t.Errorf("%+v, %v", trust, err)
+	}
+}
+
+// A directory that others may change has no key of a CA.
+func TestPoolOfOthers(t *testing.T) {
+	for _, name := range []string{".", dirPool} {
+		dir := t.TempDir()
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, dirPool), 0o700), os.Chmod(filepath.Join(dir, name), 0o777)); err != nil {
+			t.Fatal(err)
+		}
+		if err := NewPool(dir, "login", Submit); err == nil || !strings.Contains(err.Error(), "may be written by others") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if files, err := filepath.Glob(dir + "/*/*"); err != nil || len(files) > 0 {
+			t.Errorf("%s: %q is there, %v", name, files, err)
+		}
 	}
 }
 
