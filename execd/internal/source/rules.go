@@ -43,13 +43,21 @@ func Owner(ctx context.Context, users asuser.Users, name string, k *knob.Set, mi
 	return asWhom(ctx, users, "its Owner", name, minUID)
 }
 
+// firstUser is the lowest uid that systems give to people. Those below are of services.
+const firstUser = 1000
+
 // RemoteOwner returns the user as whom work of another host's user may run, by his name
-// here: one of those of REMOTE_OWNERS (all by default), see asWhom.
+// here: one of those of REMOTE_OWNERS, by default everybody but services, see
+// asWhom.
 func RemoteOwner(ctx context.Context, users asuser.Users, name string, k *knob.Set, minUID int) (*user.User, error) {
 	if err := MayRemote(name, k); err != nil {
 		return nil, err
 	}
-	return asWhom(ctx, users, "user", name, minUID)
+	u, err := asWhom(ctx, users, "user", name, minUID)
+	if _, set := k.Lookup("REMOTE_OWNERS"); err == nil && !set && u.UID < firstUser {
+		return nil, denied("user %.60q has the uid of a service, %d, and is not among REMOTE_OWNERS", name, u.UID)
+	}
+	return u, err
 }
 
 // MayRemote refuses users here that are none of REMOTE_OWNERS.

@@ -98,7 +98,7 @@ var known = []Known{
 	{Name: "MATCH_TIMEOUT", Kind: Seconds, Least: 1, Default: "120", Meaning: "how long a matched slot waits for its claim"},
 	{Name: "KILLING_TIMEOUT", Kind: Seconds, Least: 1, Default: "30", Meaning: "how long a killed job has to be gone before its whole family is killed"},
 	{Name: "CLAIM_USERS", Kind: List, Patterns: true, Meaning: "who may claim slots beside managers: users, or patterns"},
-	{Name: "REMOTE_OWNERS", Kind: List, Patterns: true, Default: "*", Meaning: "users, or patterns, as whom work of other hosts may run; root never"},
+	{Name: "REMOTE_OWNERS", Kind: List, Patterns: true, Meaning: "users, or patterns, as whom work of other hosts may run; root never"},
 	{Name: "ADDRESS", Kind: Address, Default: ":6445", Meaning: "where other hosts are listened for, if this one executes their work"},
 	{Name: "TLS_CERT_FILE", Kind: Path, Meaning: "the certificate of this host, if a site's own CA has made it"},
 	{Name: "TLS_KEY_FILE", Kind: Path, Meaning: "its key"},
