@@ -99,6 +99,9 @@ type Peers struct {
 	revoked map[string]bool // serial numbers, in hexadecimal
 }
 
+// isEmpty reports whether the file says nothing, or is not there.
+func (p *Peers) isEmpty() bool { return p == nil || len(p.list)+len(p.revoked) == 0 }
+
 // These bound the file.
 const (
 	maxFile  = 1 << 20

@@ -249,12 +249,17 @@ func (k *Keeper) Changed() <-chan struct{} {
 }
 
 // Reload reads the files again. With a mistake in them everything stays as it was. It
-// returns what has changed, a line each; the same mistakes are told once.
+// returns what has changed, a line each; the same mistakes are told once. A file peers
+// that is gone, or empty, is a mistake where it has revoked certificates: an editor may be
+// about to write it, and without it they would be believed again.
 func (k *Keeper) Reload() (changed []string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	f := k.files()
 	t, err := f.Load(time.Now())
+	if was := k.current.Load(); err == nil && t != nil && t.peers.isEmpty() && was != nil && was.peers != nil && len(was.peers.revoked) > 0 {
+		err = fmt.Errorf("%s: it says nothing any more, and has revoked certificates: they stay revoked until execd is started again", f.Peers)
+	}
 	text := ""
 	if err != nil {
 		text = err.Error()

@@ -356,6 +356,26 @@ func TestReload(t *testing.T) {
 		t.Errorf("%v, %v", changed, err)
 	}
 	<-woken
+	// While an editor writes the file, nothing that was revoked is believed.
+	write(t, filepath.Join(dir, "peers"), "login submit\nrevoked 5fea\n", 0o644)
+	if changed, err := k.Reload(); err != nil || len(changed) != 1 || changed[0] != "certificate 5fea: added: revoked" {
+		t.Errorf("%v, %v", changed, err)
+	}
+	before = k.Current()
+	write(t, filepath.Join(dir, "peers"), "", 0o644)
+	if _, err := k.Reload(); err == nil || !strings.Contains(err.Error(), "they stay revoked") || k.Current() != before {
+		t.Errorf("an empty file lifts what is revoked: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "peers")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Reload(); err != nil || k.Current() != before {
+		t.Errorf("a file that is gone lifts what is revoked: %v", err)
+	}
+	write(t, filepath.Join(dir, "peers"), "login submit\n", 0o644)
+	if changed, err := k.Reload(); err != nil || len(changed) != 1 || changed[0] != "certificate 5fea: removed" {
+		t.Errorf("%v, %v", changed, err)
+	}
 	again, _ := issue(t, p, "node", Execute)
 	write(t, filepath.Join(dir, fileHost), again, 0o600)
 	if changed, err := k.Reload(); err != nil || len(changed) != 1 {
