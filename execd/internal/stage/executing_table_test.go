@@ -79,14 +79,15 @@ func newExecuting(t *testing.T, process int, when api.WhenOut) *executing {
 }
 
 // ends has the shepherd end, and the job before it: with a status, by the signal that it
-// was told to give it last, or, dies is set, nobody knows how.
-func (e *executing) ends(status int, dies bool) {
+// was told to give it last unless the job had come to its own end before, or, dies is set,
+// nobody knows how.
+func (e *executing) ends(status int, own, dies bool) {
 	e.t.Helper()
 	d := e.r.Launcher.Root.Active(e.l.task.RunID().ID())
 	if !dies {
 		u := &spool.Usage{ExitStatus: status, Start: 1001, End: 1005, Wallclock: 4}
 		asked := 0
-		if told := e.told(); len(told) > 0 {
+		if told := e.told(); len(told) > 0 && !own {
 			if last := told[len(told)-1]; last == unix.SIGKILL || last == unix.SIGTERM {
 				asked, u.Signal, u.ExitStatus = int(last), int(last), 128+int(last)
 			}
@@ -190,6 +191,7 @@ func TestExecutingMeetsEvents(t *testing.T) {
 		events []event
 		told   []unix.Signal
 		status int  // with which it ends, if by itself
+		own    bool // it does so before it is told
 		over   bool // it is when the events have happened: nothing ends any more
 		dies   bool // its shepherd, with it
 		end    string
@@ -205,6 +207,12 @@ func TestExecutingMeetsEvents(t *testing.T) {
 		{name: "it is deleted", events: []event{qdel}, told: kill, end: removed, reason: "deleted by alice"},
 		{name: "it is deleted, output on eviction", when: api.OutEvict, events: []event{qdel}, told: kill, end: removed, reason: "deleted by alice"},
 		{name: "it is deleted, output always", when: api.OutAlways, events: []event{qdel}, told: kill, end: arrives, reason: "deleted by alice"},
+		{
+			name: "it is deleted as it ends", events: []event{qdel}, told: kill, status: 1, own: true,
+			end: removed, reason: "deleted by alice while its output was transferred",
+		},
+		{name: "it is deleted as it ends, output on success", when: api.OutSuccess, events: []event{qdel}, told: kill, status: 1, own: true, end: removed},
+		{name: "it is deleted as it ends, output always", when: api.OutAlways, events: []event{qdel}, told: kill, status: 1, own: true, end: arrives},
 
 		// Evicted, preempted, vacated, and drained after its retirement.
 		{name: "it has to leave", events: []event{vacated}, told: term, end: anew},
@@ -253,7 +261,7 @@ func TestExecutingMeetsEvents(t *testing.T) {
 					if told := e.told(); !slices.Equal(told, tt.told) {
 						t.Errorf("its shepherd was told %v; want %v", told, tt.told)
 					}
-					e.ends(tt.status, tt.dies)
+					e.ends(tt.status, tt.own, tt.dies)
 				}
 				time.Sleep(2 * time.Hour)
 				synctest.Wait()

@@ -37,15 +37,30 @@ func (f *End) delivers() bool {
 	case job.Ended: // it has arrived, or nobody wants it
 		return false
 	}
+	word := f.Word()
+	if f.End.Cause == spool.CauseLimit {
+		word = exit.WordExit
+	}
+	return f.leavesBy(word)
+}
+
+// leavesBy reports whether a run that is ended so leaves output that somebody wants.
+func (f *End) leavesBy(word exit.Word) bool {
 	when, leaves := f.host.Output.Leaves(f.of)
 	if !leaves || f.End.Fate != job.FateDone || when == api.OutSuccess && (f.End.Failed != 0 || f.End.Exit != 0) {
 		return false
 	}
-	e := exit.Ending{SetUp: f.Ran(), Word: f.Word(), OnEviction: when == api.OutEvict || when == api.OutAlways, Final: when == api.OutAlways}
-	if f.End.Cause == spool.CauseLimit {
-		e.Word = exit.WordExit
+	return exit.WantsOutput(exit.Ending{SetUp: f.Ran(), Word: word, OnEviction: when == api.OutEvict || when == api.OutAlways, Final: when == api.OutAlways})
+}
+
+// deleted returns who has deleted a job as it came to its own end, which is told of like
+// one that is deleted a moment later; nil: nobody has.
+func (f *End) deleted() *job.Want {
+	if f.host.Output == nil || f.End == nil || f.End.Cause != spool.CauseDeleted || f.End.Failed != 0 ||
+		f.host.Store.State(f.of) != job.Started || !f.leavesBy(exit.WordExit) {
+		return nil
 	}
-	return exit.WantsOutput(e)
+	return f.host.Store.Want(f.of)
 }
 
 // leave notes that output is on its way.
@@ -95,6 +110,9 @@ func (f *End) Transfer() (exit.Result, error) {
 
 func (f *End) transfer() exit.Result {
 	if !f.delivers() {
+		if want := f.deleted(); want != nil {
+			f.End.Failed, f.End.Reason = accounting.FailedTransfer, outcome.Undelivered(f.End.Reason, want, "")
+		}
 		return exit.Nothing
 	}
 	if !f.leaves {
