@@ -377,9 +377,10 @@ func (p *process) wait(ctx context.Context, patience time.Duration, report func(
 			return order.Result{}, err
 		case e := <-p.ended:
 			if lines != nil { // its last word may be on the way
-				if r := p.lastWord(lines); r != nil {
+				if line := p.lastWord(lines); line.Result != nil {
 					p.ended <- e
-					return p.result(r)
+					report(line.Progress)
+					return p.result(line.Result)
 				}
 			}
 			return order.Result{}, p.died(e.err)
@@ -392,18 +393,19 @@ func (p *process) wait(ctx context.Context, patience time.Duration, report func(
 	}
 }
 
-// lastWord reads what a process has said that is gone.
-func (p *process) lastWord(lines <-chan order.Line) *order.Result {
+// lastWord reads what a process has said that is gone. Without a result it has not said
+// how it ended.
+func (p *process) lastWord(lines <-chan order.Line) order.Line {
 	timer := time.NewTimer(p.grace)
 	defer timer.Stop()
 	for {
 		select {
 		case line, ok := <-lines:
 			if !ok || line.Result != nil {
-				return line.Result
+				return line
 			}
 		case <-timer.C:
-			return nil
+			return order.Line{}
 		}
 	}
 }
