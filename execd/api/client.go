@@ -115,23 +115,34 @@ const (
 	mostPause = 100 * time.Millisecond
 )
 
-// absent reports whether the execd of the host does not listen, which was there since the
-// host started: while it is upgraded there is none for a moment.
-func (c *Client) absent(err error) bool {
-	return c.where == RootPlaces().Socket && exists(filepath.Dir(c.where)) &&
-		(errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED))
+// returns reports whether the execd of the host, which does not listen, was there since
+// the host started: while it is upgraded there is none for a moment.
+func (c *Client) returns() bool {
+	return c.where == RootPlaces().Socket && exists(filepath.Dir(c.where))
+}
+
+// unread reports whether execd has not read a request that failed. A Unix socket is reset
+// when it is closed before all was read that was sent to it.
+func unread(err error) bool {
+	if refused, ok := errors.AsType[*Error](err); ok {
+		return refused.Code == CodeTryAgain
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	return errors.Is(err, syscall.EAGAIN) ||
+		ok && op.Net == "unix" && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE))
 }
 
 // patiently tries again as long as execd has not read the request, because more
 // clients connect than the kernel keeps waiting or than the caller may have open,
 // or because execd stops. The next execd may be there a moment later.
 func (c *Client) patiently(ctx context.Context, try func() error) error {
-	begin := time.Now()
+	begin, stops := time.Now(), false
 	for pause := time.Millisecond; ; pause = min(2*pause, mostPause) {
 		err := try()
-		refused, ok := errors.AsType[*Error](err)
-		unread := ok && refused.Code == CodeTryAgain || errors.Is(err, syscall.EAGAIN) || c.absent(err)
-		if !unread || time.Since(begin) > patience {
+		absent := errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED)
+		stops = stops || unread(err)
+		again := unread(err) || absent && (stops || c.returns())
+		if !again || time.Since(begin) > patience {
 			return err
 		}
 		select {
