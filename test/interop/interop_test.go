@@ -153,7 +153,7 @@ func run(m *testing.M) (code int, err error) {
 }
 
 // heal takes away what a run that was killed has left in Grid Engine, which
-// outlives it: jobs, and what it had set for its time.
+// outlives it: jobs, objects, and what it had set for its time.
 func heal() error {
 	_, _ = ge.Run("qdel", "-f", "-u", "*") // there may be none
 	if err := harness.WaitFor(patience, "the jobs of another run to go", func() (bool, error) {
@@ -161,6 +161,12 @@ func heal() error {
 		return out == "", err
 	}); err != nil {
 		return err
+	}
+	for _, o := range [][2]string{ // what refers to others comes before them
+		{"-dq", "one.iop"}, {"-dq", "iopq.q"}, {"-dp", "pe.iop"}, {"-dp", "iopqpe"}, {"-dckpt", "iopqck"}, {"-dhgrp", "@iopq"},
+		{"-dprj", "iopqprj"}, {"-dprj", "iop1"}, {"-dprj", "iop2"}, {"-dprj", "iop3"}, {"-dul", "iopqu"},
+	} {
+		_, _ = ge.Run("qconf", o[0], o[1]) // mostly there is none
 	}
 	for name, value := range map[string]string{
 		"shepherd_cmd": "none", "load_report_time": "00:00:40",
