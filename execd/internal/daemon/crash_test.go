@@ -70,6 +70,7 @@ func build(t *testing.T, dir string, names ...string) {
 type process struct {
 	cmd    *exec.Cmd
 	dead   chan struct{}
+	lives  context.Context // until it is dead
 	log    *props.Log
 	client *api.Client
 }
@@ -80,7 +81,8 @@ func startExecd(t *testing.T, dir string, crashAt int) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{cmd: exec.Command(exe), dead: make(chan struct{}), log: new(props.Log)}
+	lives, die := context.WithCancel(t.Context())
+	p := &process{cmd: exec.Command(exe), dead: make(chan struct{}), lives: lives, log: new(props.Log)}
 	p.cmd.Env = append(os.Environ(), execdVariable+"="+dir, crashVariable+"="+strconv.Itoa(crashAt))
 	p.cmd.Stderr = p.log
 	// A shepherd must not hold up Wait with the log's pipe: it gets none.
@@ -89,6 +91,7 @@ func startExecd(t *testing.T, dir string, crashAt int) *process {
 	}
 	go func() {
 		_ = p.cmd.Wait()
+		die()
 		close(p.dead)
 	}()
 	p.client = api.NewClient(api.DevPlaces(dir).Socket)
@@ -125,11 +128,14 @@ func (p *process) call(t *testing.T, verb string, request, reply any) bool {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for {
-		err := p.client.Call(t.Context(), verb, request, reply)
-		if err == nil {
+		// A client would wait for the next execd, which is started here once this one is dead.
+		err := p.client.Call(p.lives, verb, request, reply)
+		switch {
+		case err == nil:
 			return true
-		}
-		if !errors.Is(err, api.ErrUnreachable) {
+		case p.lives.Err() != nil:
+			return false
+		case !errors.Is(err, api.ErrUnreachable):
 			t.Fatalf("%s: %v", verb, err)
 		}
 		select {
