@@ -29,6 +29,10 @@ type Process struct {
 	Wait     uint64 // ticks that it waited for disks
 	Pages    uint64 // in memory
 
+	// Execs: it is in the middle of exec, and has no environment yet. It is told only of a
+	// process whose environment may be read.
+	Execs bool
+
 	ended  bool
 	kernel bool // a thread of the kernel's
 }
@@ -41,7 +45,7 @@ const Ticks = 100
 func parse(pid int, b []byte) (p Process, ok bool) {
 	p.PID = pid
 	b = b[bytes.LastIndexByte(b, ')')+1:]
-	state, i := byte(0), 2
+	state, memory, i := byte(0), uint64(0), 2
 	for word := range bytes.FieldsSeq(b) {
 		i++
 		if i == 3 {
@@ -67,8 +71,12 @@ func parse(pid int, b []byte) (p Process, ok bool) {
 			p.Threads = int(n)
 		case 22:
 			p.Start = n
+		case 23:
+			memory = n
 		case 24:
 			p.Pages = n
+		case 26: // where its code begins: 1 for who may not know
+			p.Execs = n == 0 && memory > 0
 		case 42:
 			p.Wait = n
 		}

@@ -19,8 +19,8 @@ func TestParse(t *testing.T) {
 		ID: ID{5, 4711}, Parent: 7, Group: 8, Session: 9, Threads: 1,
 		CPU: 127, Sys: 24, Wait: 60, Pages: 2,
 	}
-	ended, kernel, threads := want, want, want
-	ended.ended, kernel.kernel, threads.Threads = true, true, 3
+	ended, kernel, threads, execs := want, want, want, want
+	ended.ended, kernel.kernel, threads.Threads, execs.Execs = true, true, 3, true
 	for text, want := range map[string]Process{
 		"5 (sh)" + tail:                                                                 want,
 		"5 (a) Z 1 (b) c)\n)" + tail:                                                    want,
@@ -28,6 +28,8 @@ func TestParse(t *testing.T) {
 		"5 (x)" + strings.Replace(tail, "S", "X", 1):                                    ended,
 		"5 (x)" + strings.Replace(tail, "4194560", "2129984", 1):                        kernel,
 		"5 (x)" + strings.NewReplacer(" S", " Z", "20 0 1 0", "20 0 3 0").Replace(tail): threads,
+		"5 (x)" + strings.Replace(tail, "4711 1 2 3 4", "4711 1 2 3 0", 1):              execs,
+		"5 (x)" + strings.Replace(tail, "4711 1 2 3 4", "4711 0 2 3 0", 1):              want,
 	} {
 		if got, ok := parse(5, []byte(text)); !ok || got != want {
 			t.Errorf("%q is %+v, %t; want %+v", text, got, ok, want)

@@ -57,15 +57,19 @@ func (s *searches) make(n *search) {
 	s.mu.Lock()
 	s.next = nil
 	s.mu.Unlock()
-	took := n.look()
-	time.Sleep(proc.ExecTime)
-	took += n.look()
+	var took time.Duration
+	for wait, again := (proc.ExecWait{}), true; again; {
+		lasted, execs := n.look()
+		took += lasted
+		again = wait.Again(execs)
+	}
 	s.rested = time.Now().Add(max(searchRest, searchShare*took))
 	close(n.done)
 }
 
-// look looks once at all processes, and returns how long that took.
-func (n *search) look() time.Duration {
+// look looks once at all processes, and returns how long that took and whether some are
+// in the middle of exec.
+func (n *search) look() (took time.Duration, execs bool) {
 	begin := time.Now()
 	all, err := proc.All()
 	for _, l := range n.of {
@@ -74,6 +78,7 @@ func (n *search) look() time.Duration {
 		}
 	}
 	for _, p := range all {
+		execs = execs || p.Execs
 		m := marksOf(p)
 		for _, l := range n.of {
 			if l.marked(&m) {
@@ -81,7 +86,7 @@ func (n *search) look() time.Duration {
 			}
 		}
 	}
-	return time.Since(begin)
+	return time.Since(begin), execs
 }
 
 // KillRest kills what a run has left whose shepherd has come to the end of its work, and
