@@ -427,7 +427,7 @@ func testUserAgain(t *testing.T) {
 // testRemove removes the package while a job runs.
 func testRemove(t *testing.T) {
 	do(t, alice, "qsub -terse -b y sleep 86400")
-	await(t, alice, "qstat -s r | grep sleep")
+	await(t, "root", "pgrep -x -u alice sleep") // a job runs before it is the program
 	jobs := sleepers()
 	out := do(t, "root", "apt remove -y paddock")
 	says(t, "apt", out, `1 jobs? go(es)? on`)
