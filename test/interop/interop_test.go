@@ -163,8 +163,17 @@ func heal() error {
 		return err
 	}
 	for _, o := range [][2]string{ // what refers to others comes before them
-		{"-dq", "one.iop"}, {"-dq", "iopq.q"}, {"-dp", "pe.iop"}, {"-dp", "iopqpe"}, {"-dckpt", "iopqck"}, {"-dhgrp", "@iopq"},
-		{"-dprj", "iopqprj"}, {"-dprj", "iop1"}, {"-dprj", "iop2"}, {"-dprj", "iop3"}, {"-dul", "iopqu"},
+		{"-dq", "one.iop"},
+		{"-dq", "iopq.q"},
+		{"-dp", "pe.iop"},
+		{"-dp", "iopqpe"},
+		{"-dckpt", "iopqck"},
+		{"-dhgrp", "@iopq"},
+		{"-dprj", "iopqprj"},
+		{"-dprj", "iop1"},
+		{"-dprj", "iop2"},
+		{"-dprj", "iop3"},
+		{"-dul", "iopqu"},
 	} {
 		_, _ = ge.Run("qconf", o[0], o[1]) // mostly there is none
 	}
