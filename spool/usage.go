@@ -2,6 +2,7 @@ package spool
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -96,6 +97,16 @@ func (u *Usage) Asked() (sig int, known bool) {
 	}
 	return 0, false
 }
+
+// hostStops is of ours, too: the host was about to stop when the job ended, and had sent
+// all processes SIGTERM.
+var hostStops = Entry{Key: "host_stops", Value: "1"}
+
+// FallWithHost notes that the host was about to stop when the job ended.
+func (u *Usage) FallWithHost() { u.Extra = append(u.Extra, hostStops) }
+
+// FellWithHost reports whether the host was about to stop when the job ended.
+func (u *Usage) FellWithHost() bool { return slices.Contains(u.Extra, hostStops) }
 
 // usageKeys are Grid Engine's keys on Linux in its order.
 var usageKeys = [...]string{

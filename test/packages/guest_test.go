@@ -368,7 +368,7 @@ func testWatchdog(t *testing.T) {
 
 // testLeave leaves jobs behind for the next boot.
 func testLeave(t *testing.T) {
-	do(t, alice, "qdel -f sleep QRLOGIN; rm -f ran")
+	do(t, alice, "qdel -f sleep QRLOGIN; rm -f ran heeded")
 	await(t, alice, "[ -z \"$(qstat)\" ]")
 	do(t, alice, "qsub -terse -N once -r n -b y -cwd -j y sleep 86400")
 	await(t, alice, "qstat -s r | grep once")
@@ -385,20 +385,24 @@ func testReboot(t *testing.T) {
 	says(t, "accounting", once, `failed +19\b(?s).*the host was restarted while the job ran`)
 }
 
-// rerun are jobs of which one is cut short by the reboot, and one waits for it.
+// rerun are jobs of which two are cut short by the reboot, by which one exits in good
+// order, and one waits for them.
 func rerun(t *testing.T, user string) {
 	t.Helper()
 	do(t, user, "echo 'echo x >>ran; [ $(wc -l <ran) -gt 1 ] || sleep 86400' | qsub -terse -N twice -r y -cwd -j y")
-	do(t, user, "qsub -terse -N later -hold_jid twice -b y -cwd -j y -o later echo I waited")
-	await(t, user, "[ -s ran ]")
+	do(t, user, "echo 'trap \"exit 0\" TERM; echo x >>heeded; [ $(wc -l <heeded) -gt 1 ] || { sleep 86400 & wait; }' | qsub -terse -N heeds -r y -cwd -j y")
+	do(t, user, "qsub -terse -N later -hold_jid twice,heeds -b y -cwd -j y -o later echo I waited")
+	await(t, user, "[ -s ran ] && [ -s heeded ]")
 }
 
 // reran finds that rerun's have done their work.
 func reran(t *testing.T, user string) {
 	t.Helper()
 	await(t, user, "grep 'I waited' later")
-	if ran := do(t, user, "cat ran"); ran != "x\nx\n" {
-		t.Errorf("a job that may run again has left %q", ran)
+	for _, file := range []string{"ran", "heeded"} {
+		if ran := do(t, user, "cat "+file); ran != "x\nx\n" {
+			t.Errorf("a job that may run again has left %q in %s", ran, file)
+		}
 	}
 }
 

@@ -178,15 +178,16 @@ func (l *Launcher) Collect(run spool.RunID, gid int, rebooted bool) (spool.Outco
 	return out, nil
 }
 
-// fell reports whether a job has died of what a host that stops sends to all processes,
-// and nobody has asked it to end. Its shepherd may live long enough to report that.
+// fell reports whether a job has ended by what a host that stops sends to all processes,
+// and nobody has asked it to end. It has died of that, or heeded it and exited. Its
+// shepherd may live long enough to report the end.
 func fell(d spool.Dir) bool {
 	u, err := d.Usage()
 	if err != nil {
 		return false
 	}
 	asked, known := u.Asked()
-	return known && asked == 0 && (u.Signal == int(unix.SIGTERM) || u.Signal == int(unix.SIGHUP))
+	return known && asked == 0 && (u.FellWithHost() || u.Signal == int(unix.SIGTERM) || u.Signal == int(unix.SIGHUP))
 }
 
 // KillLeft kills what a run has left whose shepherd is gone, or whose directory

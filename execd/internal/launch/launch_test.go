@@ -764,20 +764,27 @@ func TestCollectFallen(t *testing.T) {
 		name, signal, asked string
 		rebooted            bool
 		failed              int
+		stops               bool
 	}{
-		{"with the host", "15", "0", true, spool.FailedNoExitStatus},
-		{"with its terminal", "1", "0", true, spool.FailedNoExitStatus},
-		{"while the host went on", "15", "0", false, spool.FailedAfterJob},
-		{"of itself", "11", "0", true, spool.FailedAfterJob},
-		{"since somebody wanted it", "15", "15", true, spool.FailedAfterJob},
-		{"by a foreign shepherd", "15", "", true, spool.FailedAfterJob},
-		{"in good order", "0", "0", true, spool.FailedNone},
+		{"with the host", "15", "0", true, spool.FailedNoExitStatus, false},
+		{"with its terminal", "1", "0", true, spool.FailedNoExitStatus, false},
+		{"while the host went on", "15", "0", false, spool.FailedAfterJob, false},
+		{"of itself", "11", "0", true, spool.FailedAfterJob, false},
+		{"since somebody wanted it", "15", "15", true, spool.FailedAfterJob, false},
+		{"by a foreign shepherd", "15", "", true, spool.FailedAfterJob, false},
+		{"in good order", "0", "0", true, spool.FailedNone, false},
+		{"in good order, with the host", "0", "0", true, spool.FailedNoExitStatus, true},
+		{"in good order, while its shepherd was sent SIGTERM", "0", "0", false, spool.FailedNone, true},
+		{"in good order, since somebody wanted it", "0", "15", true, spool.FailedNone, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, run, d := activeRun(t)
 			usage := strings.Replace(testUsage, "\nsignal=0\n", "\nsignal="+tt.signal+"\n", 1)
 			if tt.asked != "" {
 				usage += asked + tt.asked + "\n"
+			}
+			if tt.stops {
+				usage += "host_stops=1\n"
 			}
 			for name, text := range map[string]string{"pid": "1\n", "usage": usage, "exit_status": "0\n"} {
 				if err := os.WriteFile(d.Path(name), []byte(text), 0o644); err != nil {

@@ -1175,6 +1175,31 @@ func TestAsked(t *testing.T) {
 	}
 }
 
+// TestFell tells a job that ended while systemd, process 1, shut the host down from others.
+func TestFell(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("makes a namespace of processes: needs root")
+	}
+	systemd := filepath.Join(t.TempDir(), "systemd-shutdown")
+	if out, err := exec.Command("cp", "-L", "/bin/sh", systemd).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, stops := range []bool{true, false} {
+		r := newRig(t, "exit 3")
+		if stops {
+			r.program = r.script("program", "exec unshare --pid --fork --mount-proc "+systemd+" -c '"+binary+"; exit $?'")
+		}
+		r.ended(r.run(), 0, 3)
+		u, err := r.dir.Usage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked, _ := u.Asked(); asked != 0 || u.FellWithHost() != stops {
+			t.Errorf("asked by %d, fell with the host: %v; want %v", asked, u.FellWithHost(), stops)
+		}
+	}
+}
+
 // TestStop stops a job for good and kills it then.
 func TestStop(t *testing.T) {
 	r := newRig(t, "echo ready; while :; do sleep 1000 & wait; done")

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/internal/proc"
 	"paddock/shepherd/internal/command"
 	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/phase"
@@ -238,6 +239,13 @@ func (p *parent) sweep() {
 	}
 }
 
+// hostStops reports whether the host is about to stop: systemd has stopped execd and
+// become the program that sends all that is left SIGTERM.
+func hostStops() bool {
+	name, err := proc.Process{ID: proc.ID{PID: 1}}.Read("comm")
+	return err == nil && string(name) == "systemd-shutdow\n" // the kernel keeps that much of it
+}
+
 // closeJob writes down how the job ended and finds the next part.
 func (p *parent) closeJob() {
 	p.timers.stop(timerSweep)
@@ -254,6 +262,9 @@ func (p *parent) closeJob() {
 	usage := spool.NewUsage(p.job.status, p.job.started, p.job.ended, &p.job.rusage)
 	if !p.foreign {
 		usage.Ask(int(p.job.asked))
+		if hostStops() {
+			usage.FallWithHost()
+		}
 		if p.job.limited {
 			usage.Because(spool.CauseResource)
 		}
