@@ -39,6 +39,8 @@ const (
 	// lastGrace is how long a client that is lost after the end of the job is waited
 	// for, if a lost client is otherwise waited for as long as the job runs.
 	lastGrace = 60 * time.Second
+	// farewell is how long a client has to take the end of the job when the host stops.
+	farewell = 2 * time.Second
 )
 
 func main() {
@@ -61,7 +63,9 @@ func run(args []string) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot become undumpable: %w", err)
 	}
-	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+	stops := make(chan os.Signal, 1)
+	signal.Notify(stops, unix.SIGTERM)
 	terminal := len(args) == 2 && args[1] == spool.SessionWithTerminal
 	daemon := len(args) == 3 && args[1] == spool.SessionWithDaemon
 	if len(args) != 1 && !terminal && !daemon {
@@ -86,7 +90,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	return s.listen()
+	return s.listen(stops)
 }
 
 // socket returns a descriptor as the socket that it is.
@@ -112,6 +116,7 @@ type session struct {
 	ready    bool               // guarded by mu; a client was connected
 	begun    bool               // guarded by mu; the job may begin
 	ended    bool               // guarded by mu; the job has ended
+	stops    bool               // guarded by mu; the host does
 	number   int                // guarded by mu; of the client
 	leave    context.CancelFunc // guarded by mu; ends the connection of the client
 	patience *time.Timer        // guarded by mu; runs while a lost client is waited for
@@ -257,8 +262,9 @@ func control(f *os.File, do func(fd int)) {
 }
 
 // listen handles words of the shepherd until it is gone, or the client has
-// received everything.
-func (s *session) listen() error {
+// received everything. SIGTERM, which comes by stops, is sent to all processes when the
+// host stops.
+func (s *session) listen(stops <-chan os.Signal) error {
 	said := make(chan string)
 	go func() {
 		defer close(said)
@@ -276,6 +282,13 @@ func (s *session) listen() error {
 		case <-s.over:
 			s.say(spool.SessionBye)
 			return nil
+		case <-stops:
+			s.mu.Lock()
+			s.stops = true
+			if s.ended {
+				s.hurry()
+			}
+			s.mu.Unlock()
 		case text, ok := <-said:
 			if !ok {
 				return nil // the shepherd is dead, and so is the job
@@ -371,9 +384,23 @@ func (s *session) exit(e wire.Exit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
-	if !s.ready || s.leave == nil && s.patience == nil {
+	switch {
+	case !s.ready || s.leave == nil && s.patience == nil:
 		s.finish()
+	case s.stops:
+		s.hurry()
 	}
+}
+
+// hurry is called when the job has ended and the host stops. The host waits for this
+// process: a lost client, which most likely was on it, is not waited for any longer, and
+// another one for a moment. The caller holds mu.
+func (s *session) hurry() {
+	if s.leave == nil {
+		s.finish()
+		return
+	}
+	time.AfterFunc(farewell, s.finish)
 }
 
 // connect connects to a client, in place of the present one, and serves it
@@ -411,8 +438,8 @@ func (s *session) connect(client *spool.Session) {
 	}
 	wait := s.grace
 	switch {
-	case !s.ready:
-		wait = 0 // no client was connected that could come back
+	case !s.ready, s.stops && s.ended:
+		wait = 0 // no client was connected that could come back, or could do so in time
 	case wait < 0 && s.ended:
 		wait = lastGrace
 	case wait < 0:

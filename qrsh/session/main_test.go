@@ -445,6 +445,46 @@ func TestWrongClient(t *testing.T) {
 	b.hear(spool.SessionBye)
 }
 
+// When the host stops the end of the job is the end of the session, too, whether its
+// client is lost or says nothing. The job itself decides what it makes of that.
+func TestHostStops(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		for _, early := range []bool{true, false} {
+			b := start(t, 3600, false)
+			var p pipes
+			c := b.connect(p.begin)
+			b.hear(spool.SessionReady)
+			stop := func() {
+				if err := b.cmd.Process.Signal(unix.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if early {
+				stop()
+			}
+			b.write(b.out, "output")
+			b.expect(p.stdout, "output")
+			if lost {
+				c.conn.Close()
+			}
+			b.tell(spool.SessionExit + " 143")
+			if !early {
+				stop()
+			}
+			_ = b.shepherd.SetReadDeadline(time.Now().Add(patience))
+			for text := make([]byte, spool.MaxSessionMessage); ; {
+				n, err := b.shepherd.Read(text)
+				if err != nil {
+					t.Fatalf("a client that is lost (%v), SIGTERM before the end of the job (%v): the shepherd is not told the end of the session: %v", lost, early, err)
+				}
+				if string(text[:n]) == spool.SessionBye {
+					break
+				}
+			}
+		}
+	}
+}
+
 // Without a shepherd there is no session.
 func TestShepherdDies(t *testing.T) {
 	b := start(t, -1, false)
