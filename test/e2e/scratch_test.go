@@ -36,35 +36,11 @@ func TestScratchLimit(t *testing.T) {
 // quotaDir makes a file system with project quotas, if this kernel has them.
 func quotaDir(t *testing.T) string {
 	t.Helper()
-	base := place(t, "quota")
-	image, dir := filepath.Join(base, "image"), filepath.Join(base, "mnt")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
+	dir := place(t, "quota")
+	if err := harness.MountImage(t, dir, 64<<20, "loop,prjquota",
+		"mkfs.ext4", "-q", "-O", "quota,project", "-E", "quotatype=prjquota,root_owner=0:0"); err != nil {
+		t.Skipf("this host has no project quotas, the machine of make vm has: %v", err)
 	}
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(image, 64<<20); err != nil {
-		t.Fatal(err)
-	}
-	for _, command := range [][]string{
-		{"mkfs.ext4", "-q", "-O", "quota,project", "-E", "quotatype=prjquota,root_owner=0:0", image},
-		{"mount", "-o", "loop,prjquota", image, dir},
-	} {
-		cmd := exec.Command(command[0], command[1:]...)
-		cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Skipf("this host has no project quotas, the machine of make vm has: %s: %v: %s", command[0], err, out)
-		}
-	}
-	t.Cleanup(func() {
-		if err := harness.WaitFor(harness.Patience, "the unmount of "+dir, func() (bool, error) {
-			err := unix.Unmount(dir, 0)
-			return err == nil, err
-		}); err != nil {
-			t.Error(err)
-		}
-	})
 	return dir
 }
 

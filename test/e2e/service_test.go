@@ -15,22 +15,29 @@ import (
 	"paddock/test/harness"
 )
 
+// journalFile makes a file that stands for a stream of the journal: JOURNAL_STREAM has its
+// device and inode.
+func journalFile(t *testing.T, path string) (*os.File, *syscall.Stat_t) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, info.Sys().(*syscall.Stat_t)
+}
+
 // managed starts an execd as a service manager does, with its standard error in a file
 // that JOURNAL_STREAM says to be a stream of the journal. It calls heard with what execd
 // says until that returns true.
 func managed(t *testing.T, dir string, env []string, heard func(string) bool) (cmd *exec.Cmd, log string) {
 	t.Helper()
 	log = filepath.Join(t.TempDir(), "log")
-	f, err := os.Create(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := info.Sys().(*syscall.Stat_t)
+	f, st := journalFile(t, log)
 	// The kernel chooses an abstract name.
 	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram"})
 	if err != nil {
@@ -121,16 +128,7 @@ func TestJournalPriorities(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "last_configuration")); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Create(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := info.Sys().(*syscall.Stat_t)
+	f, st := journalFile(t, log)
 	for _, c := range []struct{ inode, want string }{
 		{fmt.Sprint(st.Ino), `^(<4>execd: warning: .*\n)?<3>execd: .*:1: .*\n<3>execd: .*:2: .*\n$`},
 		{fmt.Sprint(st.Ino + 1), `^(execd: warning: .*\n)?execd: .*:1: .*\nexecd: .*:2: .*\n$`},

@@ -2,9 +2,7 @@ package worker
 
 import (
 	"encoding/binary"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,26 +21,14 @@ func withProjects(t *testing.T) string {
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount")
 	}
-	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
-	err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.WriteFile(image, nil, 0o600), os.Truncate(image, 300<<20)) // the least that XFS takes, and a hole
-	if err != nil {
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range [][]string{{"mkfs.xfs", "-q", image}, {"mount", "-t", "xfs", "-o", "loop", image, dir}} {
-		cmd := exec.Command(command[0], command[1:]...)
-		cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Skipf("this host has no XFS, the machine of make vm has project quotas: %s: %v: %s", command[0], err, out)
-		}
+	const least = 300 << 20 // that XFS takes
+	if err := harness.MountImage(t, dir, least, "loop", "mkfs.xfs", "-q"); err != nil {
+		t.Skipf("this host has no XFS, the machine of make vm has project quotas: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := harness.WaitFor(harness.Patience, "the unmount of "+dir, func() (bool, error) {
-			err := unix.Unmount(dir, 0)
-			return err == nil, err
-		}); err != nil {
-			t.Error(err)
-		}
-	})
 	return dir
 }
 
