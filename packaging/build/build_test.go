@@ -124,9 +124,30 @@ func TestChangelog(t *testing.T) {
 	if got := b.debianChangelog(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	for version, want := range map[string]string{"1.2.0": "", "1.2.1": "CHANGELOG.md has no section [1.2.1]", "Unreleased": "the section [Unreleased] of CHANGELOG.md has no date"} {
-		if err := printNotes(dir, version); (err == nil) != (want == "") || err != nil && err.Error() != want {
-			t.Errorf("notes of %s: %v", version, err)
+	// A build of what was released, under another version.
+	b = &build{version: "1.2.0-dev", time: b.time, notes: []release{{version: "Unreleased"}, {version: "1.2.0", items: []string{"Another."}}}}
+	want = "paddock (1.2.0~dev) unstable; urgency=medium\n\n  * As 1.2.0.\n\n -- "
+	if got := b.debianChangelog(); !strings.HasPrefix(got, want) {
+		t.Errorf("got\n%s\nwant at first\n%s", got, want)
+	}
+	b.version = "1.2.0"
+	if got := b.debianChangelog(); strings.Count(got, "urgency") != 1 {
+		t.Errorf("a release has more than its own changes:\n%s", got)
+	}
+	const loose = "CHANGELOG.md has changes in [Unreleased], which belong to the section of a version"
+	released := strings.Replace(changelog, "## [Unreleased]\n", "## [Unreleased]\n\n## [1.3.0] - 2026-11-03\n", 1)
+	for _, tt := range []struct{ text, version, want string }{
+		{changelog, "1.2.0", loose},
+		{released, "1.3.0", ""},
+		{released, "1.2.0", ""},
+		{released, "1.2.1", "CHANGELOG.md has no section [1.2.1]"},
+		{released, "Unreleased", "the section [Unreleased] of CHANGELOG.md has no date"},
+	} {
+		if err := os.WriteFile(name, []byte(tt.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := printNotes(dir, tt.version); (err == nil) != (tt.want == "") || err != nil && err.Error() != tt.want {
+			t.Errorf("notes of %s: %v; want %q", tt.version, err, tt.want)
 		}
 	}
 	if err := os.WriteFile(name, []byte("## 1.0\n"), 0o644); err != nil {

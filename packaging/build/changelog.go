@@ -60,13 +60,17 @@ func readChangelog(name string) ([]release, error) {
 	return releases, nil
 }
 
-// printNotes prints the section of a version, without its heading.
+// printNotes prints the section of a version, without its heading. It refuses changes
+// that no section of a version has: packages would have them as changes of this one.
 func printNotes(root, version string) error {
 	releases, err := readChangelog(filepath.Join(root, "CHANGELOG.md"))
 	if err != nil {
 		return err
 	}
 	for _, r := range releases {
+		if r.version == "Unreleased" && len(r.items) > 0 {
+			return fmt.Errorf("CHANGELOG.md has changes in [Unreleased], which belong to the section of a version")
+		}
 		if r.version == version {
 			if r.date.IsZero() {
 				return fmt.Errorf("the section [%s] of CHANGELOG.md has no date", version)
@@ -78,14 +82,17 @@ func printNotes(root, version string) error {
 	return fmt.Errorf("CHANGELOG.md has no section [%s]", version)
 }
 
-// changes returns the sections that a package of this version has: its own, or what is
-// unreleased, and those before. Dates are known of all of them.
+// changes returns the sections that a package of this version has, the first of which is
+// its own: what is unreleased, if there is none of it. Dates are known of all of them.
 func (b *build) changes() []release {
 	var changes []release
-	for _, r := range b.notes {
+	for i, r := range b.notes {
 		if r.version == "Unreleased" {
-			if len(r.items) == 0 {
+			if len(r.items) == 0 && (i+1 == len(b.notes) || b.notes[i+1].version == b.version) {
 				continue
+			}
+			if len(r.items) == 0 {
+				r.items = []string{"As " + b.notes[i+1].version + "."}
 			}
 			r.version = b.version
 		}
