@@ -117,16 +117,19 @@ dist:
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(GO) -C packaging/build run . -root $(CURDIR) \
 		-bin $(abspath $(DIST)/bin) -out $(abspath $(DIST)) -version $(VERSION)
 
-# release makes what is published of a version: the packages, and notes from
-# CHANGELOG.md. The tree has to be what the commit says, and to pass.
+# release makes what is published of a version, which is all that it leaves in dist: the
+# packages, and notes from CHANGELOG.md. The tree has to be what the commit says, and to
+# pass CHECKS.
+CHECKS = test check packages-test
 release:
 	@[ "$(origin VERSION)" = "command line" ] || { echo "release: which? make release VERSION=x" >&2; exit 1; }
 	@[ -z "$$(git status --porcelain)" ] || { echo "release: the tree has changes that are not committed" >&2; exit 1; }
 	@$(GO) -C packaging/build run . -root $(CURDIR) -version $(VERSION) -notes >/dev/null
-	$(MAKE) --no-print-directory test check packages-test
+	[ -z "$(CHECKS)" ] || $(MAKE) --no-print-directory $(CHECKS)
 	rm -rf $(DIST)
 	$(MAKE) --no-print-directory dist VERSION=$(VERSION)
 	$(GO) -C packaging/build run . -root $(CURDIR) -version $(VERSION) -notes >$(DIST)/NOTES.md
+	rm -r $(DIST)/bin
 
 # licences-update writes packaging/copyright and NOTICE, which name what programs link.
 licences-update:

@@ -82,8 +82,7 @@ func packed(t *testing.T, version string) release {
 func makeRelease(t *testing.T, root, dir, version string, env ...string) release {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "make", "-s", "--no-print-directory", "-C", root, "dist", "VERSION="+version, "DIST="+dir)
-	// What the make above us was told is not for this one.
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "MAKE") || strings.HasPrefix(kv, "MFLAGS") }), env...)
+	cmd.Env = append(madeByNobody(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make dist: %v\n%s", err, out)
 	}
@@ -95,6 +94,12 @@ func makeRelease(t *testing.T, root, dir, version string, env ...string) release
 		return found[0]
 	}
 	return release{dir, filepath.Join(dir, "bin"), only("paddock_*_amd64.deb"), only("paddock-*.x86_64.rpm"), only("paddock-*-linux-amd64.tar.gz")}
+}
+
+// madeByNobody is the environment without what the make above us was told, which is not
+// for that of a test.
+func madeByNobody() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "MAKE") || strings.HasPrefix(kv, "MFLAGS") })
 }
 
 // tool runs a program and returns what it prints.
@@ -128,14 +133,21 @@ func sum(text string) string {
 	return hex.EncodeToString(digest[:])
 }
 
+// copied returns a copy of the tree, without git and with other modes of files.
+func copied(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	tool(t, "sh", "-c", `umask 077; cd "$1" && git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x --no-same-permissions -C "$2"`,
+		"sh", harness.Root(), dir)
+	return dir
+}
+
 // TestReproducible makes the packages of a copy of the tree elsewhere, without git and
 // with other modes of files and time zone, and compares them byte for byte. What both compile
 // alike they have from the same cache, whose keys have all that a compiler is told.
 func TestReproducible(t *testing.T) {
 	one := packed(t, first)
-	elsewhere := t.TempDir()
-	tool(t, "sh", "-c", `umask 077; cd "$1" && git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x --no-same-permissions -C "$2"`,
-		"sh", harness.Root(), elsewhere)
+	elsewhere := copied(t)
 	epoch := strings.TrimSpace(tool(t, "git", "-C", harness.Root(), "log", "-1", "--format=%ct"))
 	two := makeRelease(t, elsewhere, filepath.Join(elsewhere, "out"), first, "TZ=Pacific/Auckland", "LANG=C", "SOURCE_DATE_EPOCH="+epoch)
 
@@ -157,6 +169,72 @@ func TestReproducible(t *testing.T) {
 	}
 	if sums := tool(t, "sh", "-c", `cd "$1" && sha256sum -c SHA256SUMS`, "sh", one.dir); strings.Count(sums, ": OK\n") != 4 {
 		t.Errorf("SHA256SUMS:\n%s", sums)
+	}
+}
+
+// TestRelease makes a release of a copy of the tree, in which CHANGELOG.md has a section of
+// its version, and which is not looked at by the tests that this one is a part of.
+func TestRelease(t *testing.T) {
+	packed(t, first) // skips
+	root := copied(t)
+	commit := func() {
+		t.Helper()
+		tool(t, "git", "-C", root, "init", "--quiet")
+		tool(t, "git", "-C", root, "add", "--all")
+		tool(t, "git", "-C", root, "-c", "user.name=x", "-c", "user.email=x", "commit", "--quiet", "--message=x")
+	}
+	commit()
+	release := func(version string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "make", "-s", "-C", root, "release", "CHECKS=", "VERSION="+version)
+		cmd.Env = madeByNobody()
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := release(next); err == nil || !strings.Contains(out, "CHANGELOG.md has ") {
+		t.Errorf("a release of a version without a section: %v\n%s", err, out)
+	}
+	log := read(t, filepath.Join(root, "CHANGELOG.md"))
+	const title = "## [Unreleased]\n"
+	log = strings.Replace(log, title, title+"\n## ["+next+"] - 2026-11-27\n\n### Added\n\n- A section.\n", 1)
+	if err := os.WriteFile(filepath.Join(root, "CHANGELOG.md"), []byte(log), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := release(next); err == nil || !strings.Contains(out, "not committed") {
+		t.Errorf("a release of a tree with changes: %v\n%s", err, out)
+	}
+	commit()
+	if out, err := release(next); err != nil {
+		t.Fatalf("make release: %v\n%s", err, out)
+	}
+	dist := filepath.Join(root, "dist")
+	entries, err := os.ReadDir(dist)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	want := []string{
+		"NOTES.md", "SHA256SUMS", "paddock-" + next + "-1.x86_64.rpm", "paddock-" + next + "-linux-amd64.tar.gz", "paddock-" + next + ".spdx.json",
+		"paddock_" + next + "_amd64.deb",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("a release consists of (-want +got):\n%s", diff)
+	}
+	if notes := read(t, filepath.Join(dist, "NOTES.md")); !strings.HasPrefix(notes, "### Added\n\n- A section.\n") || strings.Contains(notes, "## [") {
+		t.Errorf("the notes:\n%.500s", notes)
+	}
+	if sums := tool(t, "sh", "-c", `cd "$1" && sha256sum -c SHA256SUMS`, "sh", dist); strings.Count(sums, ": OK\n") != 4 {
+		t.Errorf("SHA256SUMS:\n%s", sums)
+	}
+	unpacked := t.TempDir()
+	tool(t, "dpkg-deb", "--extract", filepath.Join(dist, "paddock_"+next+"_amd64.deb"), unpacked)
+	if got := tool(t, filepath.Join(unpacked, "usr/sbin/execd"), "-version"); got != "execd version "+next+"\n" {
+		t.Errorf("its execd says %q", got)
+	}
+	if status := tool(t, "git", "-C", root, "status", "--porcelain"); status != "" {
+		t.Errorf("a release changes the tree:\n%s", status)
 	}
 }
 
