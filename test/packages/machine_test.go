@@ -23,7 +23,8 @@ const (
 	firstDeb  = own + "/first.deb"
 	secondDeb = own + "/second.deb"
 	plugin    = own + "/plugin"
-	gate      = own + "/gate" // a named pipe
+	gate      = own + "/gate"  // a named pipe
+	stops     = own + "/stops" // for how long the machine was up when it was to stop
 )
 
 // machineScript is the machine's first process. It puts what the test brings into the
@@ -59,18 +60,29 @@ After=multi-user.target
 [Service]
 Type=oneshot
 Environment=` + inGuest + `=%[1]s HOME=/root
-ExecStart=/bin/sh -c '` + own + `/packages.test -test.v -test.run "^TestGuest$" -test.timeout 1200s; echo "vm: %[1]s exit $?"; systemctl --no-block %[2]s'
+ExecStart=/bin/sh -c '` + own + `/packages.test -test.v -test.run "^TestGuest$" -test.timeout 1200s; echo "vm: %[1]s exit $?"; cut -d. -f1 /proc/uptime >` + stops + `; systemctl --no-block %[2]s'
 StandardOutput=tty
 StandardError=tty
 TTYPath=/dev/ttyS0
 `
 
-// TestMachine boots the machine twice and passes on what is found in it.
+// stoppedScript is run by systemd at last, when it has waited for all processes. One that
+// does not end is killed after 90 s.
+const stoppedScript = `#!/bin/sh
+took=$(($(cut -d. -f1 /proc/uptime) - $(cat ` + stops + `)))
+echo "vm: it stopped within $took s" >/dev/ttyS0
+[ $took -lt 20 ]
+echo "vm: stop exit $?" >/dev/ttyS0
+`
+
+// TestMachine boots the machine twice and passes on what is found in it. Its clock goes by
+// the instructions that it executes, so that times that are promised can be looked at.
 func TestMachine(t *testing.T) {
 	dir := t.TempDir()
 	machine := filepath.Join(dir, "root", "machine")
 	write(t, filepath.Join(dir, "root", "init"), machineScript, 0o755)
 	write(t, filepath.Join(machine, plugin), pluginScript, 0o755)
+	write(t, filepath.Join(machine, "usr/lib/systemd/system-shutdown/stopped"), stoppedScript, 0o755)
 	for path, version := range map[string]string{firstDeb: first, secondDeb: next} {
 		if out, err := exec.Command("cp", packed(t, version).deb, filepath.Join(machine, path)).CombinedOutput(); err != nil {
 			t.Fatalf("cannot copy the package: %v\n%s", err, out)
@@ -99,7 +111,7 @@ func TestMachine(t *testing.T) {
 	}
 	for _, boot := range []struct{ part, then string }{{"fresh", "reboot"}, {"again", "poweroff"}} {
 		write(t, unit, fmt.Sprintf(testUnit, boot.part, boot.then), 0o644)
-		harness.RunMachine(t, filepath.Join(dir, "root"), disk, []string{boot.part + " "}, "VM_MEM=1024", "VM_TIMEOUT=1300")
+		harness.RunMachine(t, filepath.Join(dir, "root"), disk, []string{boot.part + " ", "stop "}, "VM_MEM=1024", "VM_TIMEOUT=1300", "VM_CLOCK=instructions")
 		// The packages are on the disk by now.
 		for _, path := range []string{firstDeb, secondDeb} {
 			if err := os.RemoveAll(filepath.Join(machine, path)); err != nil {
