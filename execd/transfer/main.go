@@ -198,6 +198,9 @@ func (w *worker) do(in io.Reader) error {
 		return w.bring()
 	}
 	w.stay = true
+	if w.orders.Flush {
+		return w.flush()
+	}
 	return w.send()
 }
 

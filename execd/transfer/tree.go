@@ -25,27 +25,33 @@ func (w *worker) scan(from source, st *unix.Stat_t) (sum, error) {
 	if kind(st) != unix.S_IFDIR {
 		return s, nil
 	}
+	return s, w.walk(from, func(_ int, _ string, st *unix.Stat_t) { w.count(&s, st) })
+}
+
+// walk calls do with all that is below a directory: with the directory that it is in, its
+// name there and what it is.
+func (w *worker) walk(from source, do func(dir int, name string, st *unix.Stat_t)) error {
 	path := from.path
 	fd, err := w.openTree(from)
 	if err != nil {
-		return s, fail("open", path, err)
+		return fail("open", path, err)
 	}
 	t, err := newWalker(fd, w.stay)
 	defer func() { t.close() }()
 	if err != nil {
-		return s, fail("look at", path, err)
+		return fail("look at", path, err)
 	}
 	for {
 		name, err := t.next()
 		if err != nil {
-			return s, fail("read", path+"/"+string(t.path), err)
+			return fail("read", path+"/"+string(t.path), err)
 		}
 		if name == "" {
 			if t.depth() == 0 {
-				return s, nil
+				return nil
 			}
 			if err := t.up(); err != nil {
-				return s, fail("leave", path+"/"+string(t.path), err)
+				return fail("leave", path+"/"+string(t.path), err)
 			}
 			continue
 		}
@@ -54,12 +60,12 @@ func (w *worker) scan(from source, st *unix.Stat_t) (sum, error) {
 			continue
 		}
 		if err != nil {
-			return s, fail("look at", path+"/"+t.of(name), err)
+			return fail("look at", path+"/"+t.of(name), err)
 		}
-		w.count(&s, &st)
+		do(t.fd, name, &st)
 		if kind(&st) == unix.S_IFDIR && (identity{st.Dev, st.Ino}) != w.self {
 			if err := t.down(name); err != nil {
-				return s, fail("open", path+"/"+t.of(name), err)
+				return fail("open", path+"/"+t.of(name), err)
 			}
 		}
 	}

@@ -6,6 +6,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -28,6 +29,7 @@ import (
 	"paddock/execd/internal/sandbox/order"
 	"paddock/execd/internal/sandbox/worker"
 	"paddock/execd/internal/user"
+	"paddock/internal/proc"
 	"paddock/spool"
 )
 
@@ -212,8 +214,24 @@ func (m *Manager) Leaves(t *job.Task) (api.WhenOut, bool) {
 	return r.WhenOut, true
 }
 
+// muchDirty is how many bytes that are not on disk yet a sync may write at once: others
+// who have something small recorded on that disk wait for it.
+const muchDirty = 64 << 20
+
+// dirty returns how many bytes of files are not on disk yet, of all of the host.
+func dirty() int64 {
+	b, _ := os.ReadFile("/proc/meminfo")
+	_, b, _ = bytes.Cut(b, []byte("\nDirty:"))
+	return int64(proc.Number(bytes.TrimLeft(b, " "))) << 10
+}
+
 // Sync returns when what a run has left in its sandbox is on disk.
-func (m *Manager) Sync(t *job.Task) error {
+func (m *Manager) Sync(ctx context.Context, t *job.Task) error {
+	if dirty() > muchDirty {
+		if err := m.flush(ctx, t); err != nil && ctx.Err() == nil {
+			m.Log.Warn(fmt.Sprintf("job %v: output: cannot write it to the disk in pieces: %v", t, err))
+		}
+	}
 	dir, err := m.open(filepath.Dir(t.Start.Sandbox.Dir))
 	if err != nil {
 		return err
@@ -223,6 +241,18 @@ func (m *Manager) Sync(t *job.Task) error {
 		return fmt.Errorf("cannot sync %s: %w", dir.Name(), err)
 	}
 	return nil
+}
+
+// flush has a worker write to the disk what a run has left in its sandbox.
+func (m *Manager) flush(ctx context.Context, t *job.Task) error {
+	r, owner, err := m.about(t)
+	if err != nil {
+		return err
+	}
+	o := m.orders(t, owner, launch.PathsOf(t, r, owner, m.Host), knobMaxOutput)
+	o.Flush = true
+	_, err = m.inTurn(ctx, &m.Throttle.brief, owner, t, o, func(order.Progress) {})
+	return err
 }
 
 // Discard removes what of the output of a run lies where it was to arrive and is not

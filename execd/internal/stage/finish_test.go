@@ -683,7 +683,7 @@ func (o *sender) Send(ctx context.Context, _ *job.Task, report func(base.Progres
 	}
 	return nil
 }
-func (o *sender) Sync(*job.Task) error                     { return o.memory.note("sync") }
+func (o *sender) Sync(context.Context, *job.Task) error    { return o.memory.note("sync") }
 func (o *sender) Discard(context.Context, *job.Task) error { return o.memory.note("discard") }
 
 // REQ-EXIT-11, REQ-EXIT-19, REQ-EXIT-21, REQ-EXIT-109, REQ-EXIT-111: the output is

@@ -35,7 +35,7 @@ type place struct {
 func (*place) Async(*job.Task) bool                   { return true }
 func (*place) Freeze(*job.Task, int)                  {}
 func (*place) Arrived(*job.Task)                      {}
-func (*place) Sync(*job.Task) error                   { return nil }
+func (*place) Sync(context.Context, *job.Task) error  { return nil }
 func (p *place) Leaves(*job.Task) (api.WhenOut, bool) { return p.when, true }
 
 func (p *place) Discard(context.Context, *job.Task) error {

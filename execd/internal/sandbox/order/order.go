@@ -64,6 +64,9 @@ type Orders struct {
 	// Discard is Send's, for what is not to arrive any more: what an attempt left at
 	// the destination is removed.
 	Discard bool `json:"discard,omitempty"`
+	// Flush has what is in the sandbox written to the disk, and nothing copied. A sync is
+	// still needed after it, and is a short one.
+	Flush bool `json:"flush,omitempty"`
 }
 
 // Brief is how many bytes are moved without a turn.
@@ -266,8 +269,17 @@ func (o *Orders) Check() error {
 	if o.Stall < 0 || o.Stall > MaxPluginTime {
 		return fmt.Errorf("a plugin cannot do nothing for %d seconds", o.Stall)
 	}
-	if (o.Send != nil) == (len(o.Bring) > 0) {
-		return errors.New("either something is brought or something is sent")
+	words := 0
+	for _, is := range []bool{o.Send != nil, len(o.Bring) > 0, o.Flush} {
+		if is {
+			words++
+		}
+	}
+	if words != 1 {
+		return errors.New("either something is brought, something is sent, or what there is is flushed")
+	}
+	if o.Flush {
+		return nil
 	}
 	if o.Send == nil {
 		return checkBring(o.Bring)

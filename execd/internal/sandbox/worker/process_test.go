@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -241,6 +242,50 @@ func TestDiscard(t *testing.T) {
 	r.ok(o)
 	if left, _ := filepath.Glob(r.home + "/.paddock-*"); len(left) != 0 {
 		t.Errorf("%q is left", left)
+	}
+}
+
+// What has no place on the disk yet has one after a flush, whatever else is in the
+// sandbox, of which nothing is changed.
+func TestFlush(t *testing.T) {
+	r := newRig(t)
+	r.put(r.files(), "d/pipe|", "d/link>/etc/passwd", "d/closed", "d/up>..")
+	large, hole := filepath.Join(r.files(), "d/large"), filepath.Join(r.files(), "d/hole")
+	r.must(os.WriteFile(large, make([]byte, 9<<20), 0o600))
+	r.must(os.WriteFile(hole, nil, 0o600))
+	r.must(os.Truncate(hole, 1<<43))
+	r.own(large)
+	r.own(hole)
+	r.must(os.Chmod(filepath.Join(r.files(), "d/closed"), 0))
+	placed := func() bool {
+		f, err := os.Open(large)
+		r.must(err)
+		defer f.Close()
+		// FS_IOC_FIEMAP, struct fiemap with room for one extent, and FIEMAP_EXTENT_DELALLOC of
+		// linux/fiemap.h.
+		var m struct {
+			start, length                 uint64
+			flags, mapped, count, _unused uint32
+			logical, physical, size       uint64
+			_unused64                     [2]uint64
+			state                         uint32
+			_unused32                     [3]uint32
+		}
+		m.length, m.count = 1<<62, 1
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), 0xc020660b, uintptr(unsafe.Pointer(&m))); errno != 0 || m.mapped == 0 {
+			t.Skip("the file system does not tell where files lie: ", errno)
+		}
+		return m.state&4 == 0
+	}
+	if placed() {
+		t.Skip("the file system has given the file its place at once")
+	}
+	r.ok(&order.Orders{Flush: true})
+	if !placed() {
+		t.Error("the file has no place on the disk")
+	}
+	if info, err := os.Stat(hole); err != nil || info.Size() != 1<<43 {
+		t.Errorf("%v, %v", info, err)
 	}
 }
 

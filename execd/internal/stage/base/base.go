@@ -96,8 +96,8 @@ type Output interface {
 	// up, and what can go on without execd may do so. Report is called now and then.
 	Send(ctx context.Context, t *job.Task, report func(Progress)) error
 	// Sync returns when the files of a run that has ended are on disk, so that Send may
-	// go on with them after a power cut.
-	Sync(t *job.Task) error
+	// go on with them after a power cut. It returns soon when ctx is cancelled.
+	Sync(ctx context.Context, t *job.Task) error
 	// Discard removes what of them has arrived where they belong and is not whole, since
 	// nobody wants them any more.
 	Discard(ctx context.Context, t *job.Task) error

@@ -129,7 +129,7 @@ func (f *End) transfer() exit.Result {
 		t := &exit.Transfer{}
 		t.Lost = func(attempt int, err error) { f.lost(t, attempt, err) }
 		x.begin(f, t, "output", func() bool { return f.unwanted() != nil }, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
-			if err := f.over(&end); err != nil {
+			if err := f.over(ctx, &end); err != nil {
 				return err
 			}
 			return f.host.Output.Send(ctx, t, report)
@@ -155,7 +155,7 @@ func (f *End) unwanted() *job.Want {
 
 // over records that the run is over, when nothing of it is left that could change its
 // files, and these are on disk. What is scarce is given back: transfers may take days.
-func (f *End) over(end *job.End) error {
+func (f *End) over(ctx context.Context, end *job.End) error {
 	t := f.of
 	if f.host.Store.State(t) != job.Started {
 		return nil
@@ -163,7 +163,7 @@ func (f *End) over(end *job.End) error {
 	if f.host.Launcher.KillRest(t.RunID(), t.Start.AddGID) {
 		f.host.Log.Warn(fmt.Sprintf("job %v: had left processes: they were killed before its output is transferred", t))
 	}
-	if err := f.host.Output.Sync(t); err != nil {
+	if err := f.host.Output.Sync(ctx, t); err != nil {
 		return err
 	}
 	if err := f.host.Store.Over(t, end); err != nil {
