@@ -153,6 +153,12 @@ type ActivateRequest struct {
 	Ad string `json:"ad,omitempty"`
 	// Request is the job as qsub would have put it together.
 	Request *SubmitRequest `json:"request,omitempty"`
+	// Sandbox makes the activation one that can be repeated and followed: repeated with the
+	// same id it returns the same job, and never starts a second one. Empty: a repeated
+	// activation is refused, as one of a claim that is in use.
+	Sandbox SandboxID `json:"sandbox,omitempty"`
+	// Home is the job by the numbers of the submit host. It needs Sandbox.
+	Home *Home `json:"home,omitempty"`
 }
 
 // ActivateReply names the job that runs.
