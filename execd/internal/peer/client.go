@@ -107,14 +107,27 @@ func (t *Trust) clientConfig(p *Peer) *tls.Config {
 
 // Of returns a client of a host, for one of this host's users; empty: for this host
 // itself. It does not connect yet.
-func (c *Clients) Of(host, user string) *api.Client {
+func (c *Clients) Of(host, user string) *api.Client { return c.OfHolding(host, user, nil) }
+
+// OfHolding is Of. Before an answer is read hold is called with the most bytes that it may
+// have, and may wait until there is room for them.
+func (c *Clients) OfHolding(host, user string, hold func(ctx context.Context, size int) error) *api.Client {
 	return api.NewClientOver(host, func(ctx context.Context, path string, body []byte, read func(status string, r io.Reader) error) error {
 		answer, err := c.post(ctx, host, user, path, body)
 		if err != nil {
 			return err
 		}
 		defer answer.Body.Close()
-		return read(answer.Status, io.LimitReader(answer.Body, maxReply))
+		size := answer.ContentLength
+		if size < 0 || size > maxReply {
+			size = maxReply
+		}
+		if hold != nil {
+			if err := hold(ctx, int(size)); err != nil {
+				return err
+			}
+		}
+		return read(answer.Status, io.LimitReader(answer.Body, size))
 	})
 }
 

@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -166,5 +167,31 @@ func TestReview(t *testing.T) {
 	}
 	if _, err := c.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection goes on")
+	}
+}
+
+// Before an answer is read there is room for it: for as much as it says, or as it may have.
+func TestHolding(t *testing.T) {
+	_, clients, _ := twoHosts(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/chunks") {
+			_ = http.NewResponseController(w).Flush()
+		}
+		_, _ = w.Write([]byte("{}"))
+	})
+	for verb, want := range map[string]int{"short": 2, "chunks": maxReply} {
+		size := 0
+		full := errors.New("no room")
+		hold := func(_ context.Context, n int) error {
+			size = n
+			return full
+		}
+		answer := json.RawMessage("unread")
+		err := clients.OfHolding("node", "", hold).Call(t.Context(), verb, struct{}{}, &answer)
+		if full = nil; err == nil || !strings.Contains(err.Error(), "no room") || string(answer) != "unread" || size != want {
+			t.Errorf("%s without room for %d bytes: %s, %v", verb, size, answer, err)
+		}
+		if err := clients.OfHolding("node", "", hold).Call(t.Context(), verb, struct{}{}, &answer); err != nil || string(answer) != "{}" {
+			t.Errorf("%s: %s, %v", verb, answer, err)
+		}
 	}
 }

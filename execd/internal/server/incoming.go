@@ -199,7 +199,7 @@ func (in *incoming) takeTurn(ctx context.Context) error {
 // holdReply waits until there is room for a reply. The room is taken until the reply is
 // sent, however slowly the client reads.
 func (in *incoming) holdReply(ctx context.Context, size int) error {
-	if size <= smallReply {
+	if size <= smallReply || in.dropReply != nil { // there was room for it where it came from
 		return nil
 	}
 	leave, err := in.admission.replies.Enter(ctx, in.uid, size)

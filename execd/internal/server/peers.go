@@ -139,13 +139,20 @@ func relay(host, name string, may who) handleFunc {
 			}
 			as = c.Name
 		}
-		leave, err := s.relays.of(p.Name).Enter(ctx, c.UID, 1)
+		to := s.relays.of(p.Name)
+		leave, err := to.requests.Enter(ctx, c.UID, 1)
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
+		hold := func(ctx context.Context, size int) (err error) {
+			if giveBack(&in.dropReply); size > smallReply {
+				in.dropReply, err = to.answers.Enter(ctx, c.UID, size)
+			}
+			return err
+		}
 		var reply json.RawMessage
-		err = s.Hosts.Of(p.Name, as).Call(ctx, name, request, &reply)
+		err = s.Hosts.OfHolding(p.Name, as, hold).Call(ctx, name, request, &reply)
 		if errors.Is(err, api.ErrUnreachable) {
 			return nil, api.Errorf(api.CodeAway, "%v", err)
 		}
@@ -154,27 +161,35 @@ func relay(host, name string, may who) handleFunc {
 }
 
 // These bound the requests of users under way at one host, also those that wait there for
-// an event: execd's own need connections, too.
+// an event: execd's own need connections, too. Of its answers so many bytes are in memory.
 const (
-	maxRelays     = 192
-	maxUserRelays = 64
+	maxRelays      = 192
+	maxUserRelays  = 64
+	maxRelayed     = 32 << 20
+	maxUserRelayed = 16 << 20
 )
 
-// relays has a gate for each host that is asked for users.
+// relays has the gates of each host that is asked for users.
 type relays struct {
 	mu    sync.Mutex
-	gates map[string]*fair.Gate // guarded by mu; by name
+	gates map[string]*relayed // guarded by mu; by name
 }
 
-// of returns the gate of a host, by its name in the file peers: users may write it in many ways.
-func (r *relays) of(host string) *fair.Gate {
+// relayed is what of a host is under way for users: requests, and bytes of answers.
+type relayed struct{ requests, answers fair.Gate }
+
+// of returns the gates of a host, by its name in the file peers: users may write it in many ways.
+func (r *relays) of(host string) *relayed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.gates == nil {
-		r.gates = map[string]*fair.Gate{}
+		r.gates = map[string]*relayed{}
 	}
 	if r.gates[host] == nil {
-		r.gates[host] = &fair.Gate{Total: maxRelays, PerUser: maxUserRelays}
+		r.gates[host] = &relayed{
+			requests: fair.Gate{Total: maxRelays, PerUser: maxUserRelays},
+			answers:  fair.Gate{Total: maxRelayed, PerUser: maxUserRelayed},
+		}
 	}
 	return r.gates[host]
 }
