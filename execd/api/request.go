@@ -121,6 +121,16 @@ type Work struct {
 	Slot     SlotID `json:"slot"`               // that it runs on
 	Claim    string `json:"claim,omitempty"`    // public id of the claim that it runs under
 	Holder   string `json:"holder"`             // "fetch", or who holds the claim
+
+	Activation *Activation `json:"activation,omitempty"` // nil: nobody follows it
+}
+
+// Activation is one that is followed, by a user of a host, or by the execd of one.
+type Activation struct {
+	Sandbox SandboxID `json:"sandbox"`
+	Host    string    `json:"host,omitempty"` // empty: this one
+	User    string    `json:"user,omitempty"` // empty: execd
+	Home    *Home     `json:"home,omitempty"`
 }
 
 // Resource is one element of -l.

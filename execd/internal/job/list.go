@@ -88,7 +88,23 @@ type describer struct {
 // status returns what all lines of a job have in common.
 func (j *Job) status() api.JobStatus {
 	terms := j.Terms()
-	return api.JobStatus{Job: j.Number, Name: terms.Name, Owner: j.Owner, Slots: terms.Slots, Time: j.Submitted}
+	return api.JobStatus{Job: j.Number, Name: terms.Name, Owner: j.Owner, Slots: terms.Slots, Time: j.Submitted, From: j.from()}
+}
+
+// from returns of which job of another host a job is a run; empty: of none.
+func (j *Job) from() string {
+	if j.Activation == nil || j.Activation.Home == nil {
+		return ""
+	}
+	return j.Activation.Home.String()
+}
+
+// From returns of which job of another host the job with a number is a run; empty: of none.
+func (s *jobSet) From(number int) string {
+	if j := s.Get(number); j != nil {
+		return j.from()
+	}
+	return ""
 }
 
 // running adds a line for each task of a job that runs.
@@ -97,7 +113,7 @@ func (m *describer) running(list []api.JobStatus, j *Job) []api.JobStatus {
 		return list
 	}
 	for _, t := range j.tasksInOrder() {
-		if t.State == Errored {
+		if t.State == Errored || t.State == Ended && j.Activation != nil { // its end waits to be acknowledged
 			continue
 		}
 		line := j.status()

@@ -574,6 +574,8 @@ type Job struct {
 	// nothing.
 	Source   string
 	Identity string
+	// Activation is who follows it; nil: nobody.
+	Activation *api.Activation
 
 	terms atomic.Pointer[Terms]
 
@@ -662,6 +664,15 @@ func (t *Task) RunID() spool.RunID {
 
 func (t *Task) String() string { return fmt.Sprintf("%d.%d", t.Job.Number, t.Number) }
 
+// Home returns the task by the numbers that it sees itself: those of the host where it was
+// submitted, which has no name here if it is this one.
+func (t *Task) Home() api.Home {
+	if a := t.Job.Activation; a != nil && a.Home != nil {
+		return *a.Home
+	}
+	return api.Home{Job: t.Job.Number, Task: t.Number, Run: t.Run, Array: t.Job.Tasks}
+}
+
 func newJob(h *digest) *Job {
 	r := &h.Request
 	j := &Job{
@@ -675,7 +686,7 @@ func newJob(h *digest) *Job {
 	}
 	j.pending = j.all()
 	if r.Work != nil {
-		j.Source, j.Identity = r.Work.Holder, string(r.Work.Identity)
+		j.Source, j.Identity, j.Activation = r.Work.Holder, string(r.Work.Identity), r.Work.Activation
 	}
 	j.terms.Store(r.terms())
 	if r.Hold != "" {

@@ -53,6 +53,8 @@ type kept struct {
 type work struct {
 	Identity api.Text `json:"identity"`
 	Holder   string   `json:"holder"`
+
+	Activation *api.Activation `json:"activation,omitempty"`
 }
 
 // keptOf returns what is kept of a request.
@@ -69,7 +71,7 @@ func keptOf(r *api.SubmitRequest) *kept {
 		k.Interactive = &struct{}{}
 	}
 	if r.Work != nil {
-		k.Work = &work{api.Text(r.Work.Identity), r.Work.Holder}
+		k.Work = &work{api.Text(r.Work.Identity), r.Work.Holder, r.Work.Activation}
 	}
 	return k
 }

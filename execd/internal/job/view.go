@@ -255,6 +255,9 @@ func (s *Store) Detail(j *Job, caller Caller, host string, reasons func(*Job) []
 		if w := request.Work; w != nil { // its ad has an environment too
 			public := *w
 			public.Ad = ""
+			if a := w.Activation; a != nil {
+				public.Activation = &api.Activation{Host: a.Host, User: a.User, Home: a.Home}
+			}
 			d.Request.Work = &public
 		}
 	}

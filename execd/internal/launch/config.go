@@ -69,9 +69,11 @@ type Limit struct {
 }
 
 // taskNumber is the number that config and file names have: 0 for no array.
-func (o *Order) taskNumber() int {
-	if o.Request.Tasks.IsArray() {
-		return o.Task.Number
+func (o *Order) taskNumber() int { return taskNumber(o.Task.Home()) }
+
+func taskNumber(h api.Home) int {
+	if h.Array.IsArray() {
+		return h.Task
 	}
 	return 0
 }
@@ -96,7 +98,7 @@ func (o *Order) addGID() int {
 func (o *Order) names(host string) names {
 	return names{
 		home: o.Owner.Home, user: o.Owner.Name, jobName: o.Request.Name, host: host,
-		job: o.Task.Job.Number, task: o.taskNumber(),
+		job: o.Task.Home().Job, task: o.taskNumber(),
 	}
 }
 
@@ -246,7 +248,7 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	c.text("processors", cmp.Or(o.Queue.Processors, "UNDEFINED"))
 	c.text("binding", cmp.Or(o.Binding, "NULL"))
 	c.text("job_name", r.Name)
-	c.number("job_id", o.Task.Job.Number)
+	c.number("job_id", o.Task.Home().Job)
 	c.number("ja_task_id", o.taskNumber())
 	c.text("account", account(r))
 	c.text("submission_time", strconv.FormatInt(o.Task.Job.Submitted.Unix(), 10))
@@ -424,7 +426,7 @@ func restarted(t *job.Task) int {
 	switch {
 	case t.Checkpoint:
 		return 2
-	case t.Run > 0:
+	case t.Home().Run > 0:
 		return 1
 	}
 	return 0

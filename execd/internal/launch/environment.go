@@ -23,7 +23,7 @@ const cell = "default"
 // of the user's keeps its place and gets our value where it is not the user's
 // to choose.
 func (l *Launcher) environment(o *Order, jobDir string) []string {
-	r := o.Request
+	r, home := o.Request, o.Task.Home()
 	e := &env{at: map[string]int{}}
 	var origin []string
 	for _, v := range r.Origin {
@@ -64,7 +64,7 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 	e.set("REQUEST", r.Name)
 	e.set("HOSTNAME", l.Host)
 	e.set("QUEUE", o.Queue.Name)
-	e.set("JOB_ID", strconv.Itoa(o.Task.Job.Number))
+	e.set("JOB_ID", strconv.Itoa(home.Job))
 	e.set("ENVIRONMENT", "BATCH")
 	e.set("ARC", Arch())
 	e.set("NQUEUES", strconv.Itoa(len(o.Grant.Queues)))
@@ -97,11 +97,14 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 			e.addVariable(v)
 		}
 	}
+	if home.Host != "" {
+		e.set("SGE_O_HOST", home.Host)
+	}
 	e.set("SGE_CELL", cell)
 	first, last, step, task := "undefined", "undefined", "undefined", "undefined"
-	if t := r.Tasks; t.IsArray() {
+	if t := home.Array; t.IsArray() {
 		first, last, step = strconv.Itoa(t.First), strconv.Itoa(t.Last), strconv.Itoa(t.Step)
-		task = strconv.Itoa(o.Task.Number)
+		task = strconv.Itoa(home.Task)
 	}
 	e.set("SGE_TASK_ID", task)
 	e.set("SGE_TASK_FIRST", first)

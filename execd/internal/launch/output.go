@@ -23,6 +23,10 @@ type Streams struct {
 	Stderr api.Text `json:"stderr,omitempty"`
 	Merge  bool     `json:"merge,omitempty"`
 	Array  bool     `json:"array,omitempty"`
+	// HomeJob and HomeTask are the numbers in the names of files of a job of another host; 0:
+	// it is of none, and the second if it is no array there.
+	HomeJob  int `json:"home_job,omitempty"`
+	HomeTask int `json:"home_task,omitempty"`
 }
 
 // StreamsOf returns what is to be known of a job that has not begun.
@@ -36,10 +40,22 @@ func (o *Order) Streams() Streams {
 }
 
 func streamsOf(number int, r *api.SubmitRequest, owner *user.User, scratch string) Streams {
-	return Streams{
+	s := Streams{
 		Job: number, Owner: owner.Name, UID: owner.UID, Home: api.Text(owner.Home), Name: api.Text(r.Name), Cwd: api.Text(cwd(r, scratch)),
 		Stdout: api.Text(r.Stdout), Stderr: api.Text(r.Stderr), Merge: r.Merge, Array: r.Tasks.IsArray(),
 	}
+	if w := r.Work; w != nil && w.Activation != nil && w.Activation.Home != nil {
+		s.HomeJob, s.HomeTask = w.Activation.Home.Job, taskNumber(*w.Activation.Home)
+	}
+	return s
+}
+
+// numbers returns those in the names of the files of a task, which is 0 for no array.
+func (s *Streams) numbers(task int) (job, number int) {
+	if s.HomeJob != 0 {
+		return s.HomeJob, s.HomeTask
+	}
+	return s.Job, task
 }
 
 // Output returns where a task of the job writes on a host: what its config
@@ -61,12 +77,14 @@ func (s *Streams) names(host string, task int) names {
 	if !s.Array {
 		task = 0
 	}
-	return names{home: string(s.Home), user: s.Owner, jobName: string(s.Name), host: host, job: s.Job, task: task}
+	number, task := s.numbers(task)
+	return names{home: string(s.Home), user: s.Owner, jobName: string(s.Name), host: host, job: number, task: task}
 }
 
 func (s *Streams) output(task int, stdout, stderr string) api.Output {
+	number, shown := s.numbers(task)
 	file := func(letter, path string) api.File {
-		return api.File{Path: api.Text(path), Name: api.Text(defaultName(string(s.Name), letter, s.Job, task))}
+		return api.File{Path: api.Text(path), Name: api.Text(defaultName(string(s.Name), letter, number, shown))}
 	}
 	return api.Output{Task: task, Merged: s.Merge, Stdout: file("o", stdout), Stderr: file("e", stderr)}
 }
@@ -100,8 +118,9 @@ func (r *Runs) Output(run spool.RunID) (api.Output, bool) {
 	stdout, _ := c.Lookup(spool.KeyStdoutPath)
 	stderr, _ := c.Lookup(spool.KeyStderrPath)
 	name, _ := c.Lookup(spool.KeyJobName)
+	job, _ := c.Int(spool.KeyJobID)
 	task, _ := c.Int(spool.KeyTaskID)
-	s := Streams{Job: run.Job, Name: api.Text(name)}
+	s := Streams{Job: job, Name: api.Text(name)}
 	s.Merge, _ = c.Bool(spool.KeyMergeStderr)
 	return s.output(task, stdout, stderr), true
 }

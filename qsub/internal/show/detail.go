@@ -66,6 +66,9 @@ func Job(b *bufio.Writer, d *api.Detail, cores bool) {
 		account = "sge"
 	}
 	has("account", account)
+	if w := r.Work; w != nil && w.Activation != nil && w.Activation.Home != nil {
+		say("from", w.Activation.Home.String())
+	}
 	has("checkpoint_object", r.Checkpoint)
 	if n, ok := argument.Seconds(r.CheckpointWhen); ok {
 		say("checkpoint_interval", fmt.Sprintf("%d seconds", n))

@@ -7,6 +7,7 @@ package jobhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -371,9 +372,10 @@ func (x *Hooks) JobAd() (*classad.Ad, error) {
 	if err != nil {
 		return nil, err
 	}
+	home := t.Home()
 	in := ad.JobInfo{
-		Number: t.Job.Number, Task: t.Number, Host: x.host.Name, Owner: t.Job.Owner, Group: t.Job.Group, Submitted: t.Job.Submitted,
-		Request: asStarted(t, request), Status: ad.StatusRunning, EnteredStatus: t.Started, Starts: t.Run + 1, Started: t.Started,
+		Number: home.Job, Task: home.Task, Host: cmp.Or(home.Host, x.host.Name), Owner: t.Job.Owner, Group: t.Job.Group, Submitted: t.Job.Submitted,
+		Request: asStarted(t, request), Status: ad.StatusRunning, EnteredStatus: t.Started, Starts: home.Run + 1, Started: t.Started,
 		Queue: t.Start.Queue, Slots: t.Slots(), Slot: x.slotName(), SlotID: x.Slot.Number,
 		Resources: ad.AskedIn(x.host.Config(), request.Hard), Environment: true,
 	}
