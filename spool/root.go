@@ -497,6 +497,9 @@ func (r *Root) ListClaims() ([]string, error) { return r.list(DirClaims) }
 // ListEvictions returns the names in evictions, as ListStaging does.
 func (r *Root) ListEvictions() ([]string, error) { return r.list(DirEvictions) }
 
+// ListFences returns the names in fences, as ListStaging does.
+func (r *Root) ListFences() ([]string, error) { return r.list(DirFences) }
+
 // ListScripts returns the names in job_scripts, as ListStaging does.
 func (r *Root) ListScripts() ([]string, error) { return r.list(DirScripts) }
 

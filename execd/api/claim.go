@@ -231,6 +231,7 @@ type SlotStatus struct {
 	Holder   string    `json:"holder,omitempty"` // "queue", "fetch", or who has claimed it: a user, or user@host of another host
 	Claim    string    `json:"claim,omitempty"`  // public id
 	Job      string    `json:"job,omitempty"`    // 12.1
+	From     string    `json:"from,omitempty"`   // the submit host of Job, with its numbers; empty: this host
 	Ad       string    `json:"ad,omitempty"`     // in old syntax
 
 	// Type is Partitionable for a slot that others are carved out of, Dynamic

@@ -104,7 +104,7 @@ type Found struct {
 
 var (
 	// rowName is the name of a row.
-	rowName = regexp.MustCompile(`\b(?:REQ-(?:HOOK|AD|EXIT|XFER)-\d+|SLOT-(?:\d+|ORDER)|CLAIM(?:-[A-Z]+)+|POLICY-[A-Za-z_]+|DRAIN-[A-Z]+|PSLOT)\b`)
+	rowName = regexp.MustCompile(`\b(?:REQ-(?:HOOK|AD|EXIT|XFER|FLOW)-\d+|SLOT-(?:\d+|ORDER)|CLAIM(?:-[A-Z]+)+|POLICY-[A-Za-z_]+|DRAIN-[A-Z]+|PSLOT)\b`)
 	// inName is the name of a row in the name of a test.
 	inName = regexp.MustCompile(`REQ_(HOOK|AD|EXIT|XFER)_(\d+)`)
 	// more is what follows a name that is meant to stand for several.

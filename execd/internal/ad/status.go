@@ -65,6 +65,14 @@ func Running(job *classad.Ad, s Status) *classad.Ad {
 	return b.over(job.Without(ended...))
 }
 
+// Update returns what has changed in the ad of a job that runs, in old syntax, for who is told
+// again after most at the latest.
+func Update(s Status, most time.Duration) string {
+	var b builder
+	b.integer("JobInfoMaxInterval", int64(most.Seconds()))
+	return Running(b.over(classad.New()), s).OldString()
+}
+
 // Ended returns the ad of a job with how it ended. A run that ended by a signal
 // has no ExitCode, any other no ExitSignal.
 func Ended(job *classad.Ad, e End) *classad.Ad {

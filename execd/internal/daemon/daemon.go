@@ -30,6 +30,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/drain"
 	"paddock/execd/internal/eventlog"
+	"paddock/execd/internal/follow"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/journal"
@@ -338,6 +339,7 @@ type daemon struct {
 	sandboxes *sandbox.Manager
 	sources   source.Sources
 	fetch     *fetch.Layer
+	followed  *follow.Activations
 
 	loading sync.Mutex // held while load is configured
 
@@ -447,6 +449,17 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	if err := d.manageSlots(table, boot); err != nil {
 		return nil, err
 	}
+	d.followed = &follow.Activations{
+		Root: root, Log: log, Lease: func() time.Duration { return source.Lease(d.config.Current().Knobs) },
+		Claimed: func(public string) bool {
+			_, ok := d.queue.Lease(public)
+			return ok
+		},
+	}
+	if err := d.followed.Open(); err != nil {
+		return nil, err
+	}
+	programs.Followed, d.stages.Followers = d.followed, d.followed
 	d.stages.Queue, d.sandboxes.Changed = d.queue, d.queue.Traffic
 	d.store.OnWork(d.queue.Add)
 	d.server = &server.Server{
@@ -454,7 +467,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Usage: d.usage, Load: d.load.Values, Metrics: d.metrics, Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
 		Started: d.began, Problems: d.problems,
 		OwnerOnly: only, Streams: streams, Configure: d.change, Saved: live.Saved, Template: live.Template,
-		Peers: d.peers, Hosts: hosts, Watch: d.watch,
+		Peers: d.peers, Hosts: hosts, Watch: d.watch, Followed: d.followed,
 		Hooks: d.hooks.Load, Fetch: d.fetch.Wake, Boxes: d.sandboxes, Transfers: d.sandboxes.Accept,
 	}
 	return d, nil
@@ -585,6 +598,7 @@ func (d *daemon) run(ctx context.Context) error {
 	err = d.loadShares()
 	if err == nil {
 		d.fetch.Recover(fetchCtx)
+		d.followed.Recover(d.store.Claimed())
 		err = d.stages.Recover()
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
+	"paddock/spool"
 )
 
 // maxAd bounds the ad of a claim or an activation, in bytes as sent.
@@ -49,6 +50,9 @@ const renewals = 3
 func (s *Server) claim(_ context.Context, c job.Caller, req *api.ClaimRequest) (api.ClaimReply, error) {
 	if err := s.Programs.MayClaim(c); err != nil {
 		return api.ClaimReply{}, err
+	}
+	if c.Host != "" && s.Stages.Launcher.Foreign() {
+		return api.ClaimReply{}, api.Refusef(api.RefusedRequirements, "shepherd_cmd names another shepherd, which would not end a job with its lease while execd is dead")
 	}
 	text, err := readAd(req.Ad)
 	if err != nil {
@@ -273,22 +277,34 @@ func (s *Server) activate(ctx context.Context, c job.Caller, req *api.ActivateRe
 	if (text == nil) == (req.Request == nil) {
 		return none, api.Refusef(api.RefusedMessage, "an activation has either an ad or a request")
 	}
+	id, who, err := order(c, req.ID)
+	if err != nil {
+		return none, err
+	}
+	of, known, err := activations{s}.enter(ctx, c, id, who, req)
+	if err != nil {
+		return none, err
+	}
+	if known != nil {
+		return api.ActivateReply{Job: known.Job, Cursor: known.Cursor}, nil
+	}
+	var reply api.ActivateReply
+	if of != nil {
+		defer func() { s.Followed.Entered(of.Sandbox, reply.Job, reply.Cursor) }()
+	}
 	if err := s.Programs.MayClaim(c); err != nil { // the caller may have lost the right since the claim
 		return none, err
 	}
 	if why := s.drained(); why != nil {
 		return none, api.Refusef(api.RefusedShutdown, "the host is being drained")
 	}
-	id, who, err := order(c, req.ID)
-	if err != nil {
-		return none, err
-	}
 	place := s.Book.Now()
-	j, err := s.Programs.Activate(ctx, c, id, who, text, req.Request)
+	j, err := s.Programs.Activate(ctx, c, id, who, text, req.Request, of)
 	if err != nil {
 		return none, err
 	}
-	return api.ActivateReply{Job: j.Number, Cursor: account.FormatCursor(place)}, nil
+	reply = api.ActivateReply{Job: j.Number, Cursor: account.FormatCursor(place)}
+	return reply, nil
 }
 
 // vacate takes slots from their holders.
@@ -314,6 +330,9 @@ func (s *Server) slots(_ context.Context, _ job.Caller, req *api.SlotsRequest) (
 	for _, v := range s.Queue.Views(id, req.Ads) {
 		t := api.SlotStatus{
 			Slot: api.SlotID(v.Slot.String()), Name: v.Name, Queue: v.Queue, State: v.State, Activity: v.Activity, Since: v.Since, Holder: v.Holder, Claim: v.ID.String(), Job: v.Task,
+		}
+		if id, err := spool.ParseID(v.Task); err == nil {
+			t.From = s.Store.From(id.Job)
 		}
 		if v.Type != claim.Static {
 			t.Type, t.Cpus, t.Memory, t.Disk, t.GPUs = v.Type, v.Has.Cpus, v.Has.Memory, v.Has.Disk, v.Has.GPUs

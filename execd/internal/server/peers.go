@@ -139,6 +139,9 @@ func relay(host, name string, may who) handleFunc {
 			}
 			as = c.Name
 		}
+		if name == api.VerbActivate && namesHome(request) {
+			return nil, api.Errorf(api.CodeDenied, "denied: only execd says whose job of this host an activation is")
+		}
 		to := s.relays.of(p.Name)
 		leave, err := to.requests.Enter(ctx, c.UID, 1)
 		if err != nil {
@@ -158,6 +161,14 @@ func relay(host, name string, may who) handleFunc {
 		}
 		return reply, err
 	}
+}
+
+// namesHome reports whether the request for an activation has numbers of a job.
+func namesHome(request json.RawMessage) bool {
+	var r struct {
+		Home json.RawMessage `json:"home"`
+	}
+	return json.Unmarshal(request, &r) != nil || len(r.Home) > 0
 }
 
 // These bound the requests of users under way at one host, also those that wait there for

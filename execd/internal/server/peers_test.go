@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/peer"
@@ -214,4 +215,27 @@ func codeOf(err error) api.Code {
 		return e.Code
 	}
 	return ""
+}
+
+// Where the shepherd is a foreign one, which knows nothing of leases, no other host has a claim.
+func TestClaimWithForeignShepherd(t *testing.T) {
+	s, _ := newServer(t)
+	s.Programs.Sources = nil
+	s.Stages.Launcher.AsUser, s.Stages.Launcher.Shepherd = &asuser.Starter{Shepherd: "/ours"}, "/theirs"
+	_, err := s.claim(t.Context(), job.Caller{UID: 1000, Name: "anna", Host: "login"}, &api.ClaimRequest{})
+	if api.RefusalOf(err) != api.RefusedRequirements || !strings.Contains(err.Error(), "shepherd_cmd") {
+		t.Errorf("%v; want it refused", err)
+	}
+}
+
+// Execd alone says whose job an activation is, in whatever case and place it is written.
+func TestNamesHome(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{}`: false, `{"ad":"x","sandbox":"y"}`: false, `{"request":{"home":{}}}`: false,
+		`{"home":{"job":1}}`: true, `{"HOME":{}}`: true, `{"home":null}`: true, `{"home":{},"Home":null}`: true, `{"home":1}`: true, `[]`: true, `x`: true,
+	} {
+		if got := namesHome([]byte(text)); got != want {
+			t.Errorf("%s: %t", text, got)
+		}
+	}
 }

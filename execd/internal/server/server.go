@@ -28,6 +28,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/drain"
 	"paddock/execd/internal/fair"
+	"paddock/execd/internal/follow"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/output"
@@ -64,12 +65,13 @@ type Server struct {
 	}
 	// Fetch has slots ask for work; none named: all that fetch. It returns how many do,
 	// and which of the named slots do not fetch.
-	Fetch   func(slots []slot.ID) (told int, missing []slot.ID)
-	Usage   *usage.Sampler
-	Streams *output.Index                // nil: nothing is known of jobs that are over
-	Metrics func() []byte                // nil: there are none
-	Load    func() map[string]conf.Value // of the host, as of now; nil: not known
-	Groups  string                       // the tier of control groups
+	Fetch    func(slots []slot.ID) (told int, missing []slot.ID)
+	Usage    *usage.Sampler
+	Streams  *output.Index                // nil: nothing is known of jobs that are over
+	Metrics  func() []byte                // nil: there are none
+	Load     func() map[string]conf.Value // of the host, as of now; nil: not known
+	Groups   string                       // the tier of control groups
+	Followed *follow.Activations
 	// Transfers refuses URLs that no plugin takes; nil: all are taken.
 	Transfers func(context.Context, *api.SubmitRequest) error
 	// Peers is what hosts may do, Hosts asks those that execute, and Watch knows how they are.
@@ -163,6 +165,8 @@ var verbs = map[string]struct {
 	api.VerbVacate:        {managers, 1 << 16, answers, handler((*Server).vacate)},
 	api.VerbSlots:         {anyone | peers, 1 << 16, answers, (*Server).slotsSince},
 	api.VerbRenewAll:      {members | peers, 1 << 20, submits, handler((*Server).renewAll)},
+	api.VerbFollow:        {members | peers, 1 << 20, none, ofActivations(activations.follow)},
+	api.VerbRunState:      {members | peers, 1 << 16, submits, ofActivations(activations.state)},
 	api.VerbHello:         {anyone | peers, 1 << 16, none, handler((*Server).hello)},
 	api.VerbPeers:         {anyone, 1 << 16, answers, handler((*Server).peers)},
 

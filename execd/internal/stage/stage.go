@@ -328,7 +328,7 @@ func (r *Runner) launch(l *life) error {
 	l.notices.Mail(mail.Started, nil)
 	l.measured.Started = l.end.Started
 	r.Usage.Add(t.RunID(), l.measured)
-	r.Log.Info(fmt.Sprintf("job %v: started: pid=%d user=%s queue=%s", t, pid, t.Job.Owner, t.Start.Queue))
+	r.Log.Info(fmt.Sprintf("job %v: started: pid=%d user=%s queue=%s%s", t, pid, t.Job.Owner, t.Start.Queue, base.FromHome(t)))
 	if !r.Launcher.Foreign() {
 		l.limits = &launch.TimeLimits{} // our shepherd enforces them
 	}

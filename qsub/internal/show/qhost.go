@@ -427,6 +427,9 @@ func slotLines(inv *command.Invocation, slots []api.SlotStatus) {
 	for i := range slots {
 		t := &slots[i]
 		row := []string{string(t.Slot), t.Queue, t.State, t.Activity, t.Holder, "Static", "", "", t.Job}
+		if t.From != "" {
+			row[job] += " from " + t.From
+		}
 		if t.Type != "" {
 			copy(row[kind:], []string{t.Type, strconv.FormatInt(t.Cpus, 10), strconv.FormatInt(t.Memory, 10) + "M"})
 		}

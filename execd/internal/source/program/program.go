@@ -2,8 +2,8 @@
 // decides who may have a claim, for how long, and as which user jobs run under it.
 //
 // Server reads what programs ask and writes the replies; package queue is in front of
-// the slots. Only daemon and server import it; it imports ad, claim, job, queue, source
-// and user.
+// the slots. Only daemon and server import it; it imports ad, claim, follow, job, queue,
+// source and user.
 package program
 
 import (
@@ -20,6 +20,7 @@ import (
 	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/follow"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/slot"
@@ -39,8 +40,10 @@ type Programs struct {
 	// Accept makes a job of a request that a caller has for an owner and a group, or
 	// refuses what nobody could submit either.
 	Accept func(c job.Caller, owner *user.User, gid int, r *api.SubmitRequest) (*job.Job, error)
-	Host   string
-	Log    *slog.Logger
+	// Followed are those whose activation somebody follows.
+	Followed *follow.Activations
+	Host     string
+	Log      *slog.Logger
 }
 
 // Queued implements source.Source: nobody would start the job again.
@@ -51,7 +54,17 @@ func (*Programs) Queued() bool { return false }
 func (p *Programs) Stray(j *job.Job) {
 	p.Log.Warn(fmt.Sprintf("job %d: is not run again: its claim is over", j.Number))
 	p.drop(j)
+	p.Followed.Gone(j, "its claim is over")
 }
+
+// Abandoned implements source.Source.
+func (p *Programs) Abandoned(j *job.Job, why slot.Hold) { p.Followed.Gone(j, why.Text) }
+
+// Unstarted implements source.Source.
+func (p *Programs) Unstarted(j *job.Job, reason string) { p.Followed.Gone(j, reason) }
+
+// Evicted implements source.Source.
+func (p *Programs) Evicted(e claim.Eviction) { p.Followed.Over(e.ID.String()) }
 
 func (p *Programs) drop(j *job.Job) {
 	if err := p.Store.Drop(j); err != nil {
@@ -127,13 +140,13 @@ func ownerIn(text *classad.Ad) string {
 }
 
 // Activate has what an ad describes, or else a request, run under a claim, and returns
-// its job.
-func (p *Programs) Activate(ctx context.Context, c job.Caller, id claim.ID, by claim.By, text *classad.Ad, r *api.SubmitRequest) (*job.Job, error) {
+// its job. With an activation that is followed it was entered.
+func (p *Programs) Activate(ctx context.Context, c job.Caller, id claim.ID, by claim.By, text *classad.Ad, r *api.SubmitRequest, of *api.Activation) (*job.Job, error) {
 	on, holder, err := p.Slots.Starting(id, by)
 	if err != nil {
 		return nil, err
 	}
-	j, err := p.start(ctx, c, &api.Work{Slot: api.SlotID(on.String()), Claim: id.String(), Holder: holder}, on, text, r)
+	j, err := p.start(ctx, c, &api.Work{Slot: api.SlotID(on.String()), Claim: id.String(), Holder: holder, Activation: of}, on, text, r)
 	if err != nil {
 		p.Slots.Unstarted(id)
 	}

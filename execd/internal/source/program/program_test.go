@@ -14,7 +14,9 @@ import (
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob/knobtest"
+	"paddock/execd/internal/follow"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -171,4 +173,45 @@ func TestStray(t *testing.T) {
 	if !queued || stray || !strings.Contains(log.String(), "job 2: is not run again") {
 		t.Errorf("job 1 is there %v, job 2 %v, and the log %q; want the second deleted", queued, stray, log.String())
 	}
+}
+
+// Who follows a job is told that it will never be started, whatever the reason.
+func TestGone(t *testing.T) {
+	root, err := spool.OpenRoot(t.TempDir(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	followed := &follow.Activations{
+		Root: root, Claimed: func(string) bool { return true }, Lease: func() time.Duration { return time.Hour }, Log: slog.New(slog.DiscardHandler),
+	}
+	if err := followed.Open(); err != nil {
+		t.Fatal(err)
+	}
+	store, err := job.Open(root, false, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Programs{Followed: followed, Store: store, Log: slog.New(slog.DiscardHandler)}
+	for n, tell := range []func(*job.Job){
+		p.Stray,
+		func(j *job.Job) { p.Abandoned(j, slot.Hold{Text: "its claim is over"}) },
+		func(j *job.Job) { p.Unstarted(j, "its claim is over") },
+	} {
+		a := &api.Activation{Sandbox: api.NewSandboxID("<h>#1#2#s", uint64(n+1)), User: "alice"}
+		if _, err := followed.Enter(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		r := &api.SubmitRequest{Name: "j", Binary: true, Command: "true", Work: &api.Work{Slot: "1", Holder: "alice", Activation: a}}
+		j, _, err := store.Submit(&user.User{Name: "alice", UID: 1}, 1, r, job.Limits{}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		followed.Entered(a.Sandbox, j.Number, "")
+		tell(j)
+		reply, _ := followed.Look(follow.Who{User: "alice"}, &api.FollowRequest{})
+		if e := reply.Events; len(e) != n+1 || e[n].Sandbox != a.Sandbox || e[n].Kind != api.ActivationGone || e[n].Reason != "its claim is over" {
+			t.Errorf("%d: %+v", n, e)
+		}
+	}
+	p.Evicted(claim.Eviction{})
 }

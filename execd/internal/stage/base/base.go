@@ -57,6 +57,8 @@ type Host struct {
 	// Keep is for how long it waits then before it is given up; 0: for ever.
 	Keep func() time.Duration
 
+	Followers Followers // nil: nobody follows a job
+
 	// SlotOf finds the slot that a task runs on, the first where it has several: its
 	// number, 0 if it is not known, and with ads its ad.
 	SlotOf func(t *job.Task, ads bool) (id slot.ID, ad *classad.Ad)
@@ -103,6 +105,15 @@ type Output interface {
 	Discard(ctx context.Context, t *job.Task) error
 }
 
+// Followers are told what becomes of jobs that they follow. No method blocks.
+type Followers interface {
+	// Tell tells of an event, of which the numbers are not set yet.
+	Tell(j *job.Job, e api.ActivationEvent)
+	// Acknowledged reports whether nobody waits for the end of a job any more. If not, again
+	// is called when that is so.
+	Acknowledged(j *job.Job, again func()) bool
+}
+
 // Progress is how far a transfer has come. Total is 0 as long as it is not known.
 type Progress = order.Progress
 
@@ -122,6 +133,18 @@ type Sandboxes interface {
 
 // From returns who the job of a task came from.
 func (h *Host) From(t *job.Task) source.Source { return h.Sources.Of(t.Job.Source) }
+
+// Followed reports whether somebody is told what becomes of a task.
+func (h *Host) Followed(t *job.Task) bool { return h.Followers != nil && t.Job.Activation != nil }
+
+// FromHome is what a line of the log says of the job of another host of which a task is a
+// run, with a blank before it; empty: it is of none.
+func FromHome(t *job.Task) string {
+	if a := t.Job.Activation; a != nil && a.Home != nil {
+		return fmt.Sprintf(" from=%q", a.Home)
+	}
+	return ""
+}
 
 // Signal asks the shepherd of a run to give its job a signal.
 func (h *Host) Signal(run spool.RunID, sig syscall.Signal) {

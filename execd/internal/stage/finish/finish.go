@@ -67,6 +67,7 @@ type End struct {
 	removal Transit        // of output that nobody wants any more
 	vain    atomic.Bool    // the output could not be delivered until somebody has looked
 	expiry  *time.Timer    // gives up output that is stuck; nil: it never was
+	cleaned bool           // nothing is left of it but its record
 	shed    atomic.Bool    // what is scarce was given back before the output was transferred
 	holds   bool           // the slots are kept until the output has arrived
 	leaves  bool           // output leaves the sandbox, or has left it
@@ -258,20 +259,50 @@ func (f *End) free() {
 	f.host.Queue.Ended(f.of, f.Slots, used)
 }
 
-// Announce does nothing: nobody who waits for the output is told that it comes.
-func (f *End) Announce() (exit.Result, error) { return exit.Nothing, nil }
+// Announce tells those who follow the job that it has ended.
+func (f *End) Announce() (exit.Result, error) {
+	f.follow(api.ActivationOver)
+	return exit.Nothing, nil
+}
 
-// Gone removes the last traces, and what becomes of the task is recorded.
+// Gone removes the last traces, and what becomes of the task is recorded, as soon as those
+// who follow it have acknowledged that.
 func (f *End) Gone() (exit.Result, error) {
 	if f.entry == nil { // it has to be written again
 		if result, err := f.account(); err != nil {
 			return result, err
 		}
 	}
-	if err := f.clean(); err != nil {
+	if !f.cleaned {
+		if err := f.clean(); err != nil {
+			return exit.Failed, err
+		}
+		f.cleaned = true
+		f.follow(api.ActivationFinal)
+	}
+	if f.host.Followed(f.of) && !f.host.Followers.Acknowledged(f.of.Job, func() { f.event(nil) }) {
+		return exit.InProgress, nil
+	}
+	if err := f.host.Store.Settle(f.of); err != nil {
 		return exit.Failed, err
 	}
 	return exit.Nothing, nil
+}
+
+// follow tells those who follow the job of its end.
+func (f *End) follow(kind api.ActivationKind) {
+	if !f.host.Followed(f.of) {
+		return
+	}
+	e := api.ActivationEvent{Kind: kind, Time: time.Now(), End: outcome.Told(f.End, f.Outcome, f.host.Log)}
+	if f.Outcome != nil {
+		now := cmp.Or(f.Ended, e.Time)
+		e.Ad = ad.Ended(classad.New(), f.Ad(f.hooks.Status(f.Total), f.host.Store.Want(f.of), now)).OldString()
+	}
+	if kind == api.ActivationOver {
+		e.End.Accounting = "" // the last has it
+	}
+	f.host.Followers.Tell(f.of.Job, e)
 }
 
 // Notify reports the end to who is told of output, the event log, the record and the accounting file, to those who
@@ -348,7 +379,11 @@ func (f *End) account() (exit.Result, error) {
 // tell tells the log and those who wait.
 func (f *End) tell() (exit.Result, error) {
 	t, e := f.of, f.End
-	text := fmt.Sprintf("job %v: ended: failed=%d exit=%d fate=%s", t, e.Failed, e.Exit, e.Fate)
+	if f.Outcome == nil && f.host.Followed(t) { // the execd before has told them, and waited for it to be acknowledged
+		f.host.Store.Accounted(t)
+		return exit.Nothing, nil
+	}
+	text := fmt.Sprintf("job %v: ended: failed=%d exit=%d fate=%s%s", t, e.Failed, e.Exit, e.Fate, base.FromHome(t))
 	if e.Reason != "" {
 		text += fmt.Sprintf(" reason=%q", e.Reason)
 	}
@@ -369,10 +404,9 @@ func (f *End) tell() (exit.Result, error) {
 	return exit.Nothing, nil
 }
 
-// clean removes the last traces, but for those that KEEP_ACTIVE wants. What
-// becomes of the task is recorded after them: a task that runs again must not
-// meet its old directory, and the record must not go before the accounting line is
-// on disk.
+// clean removes the last traces, but for those that KEEP_ACTIVE wants, and returns when the
+// accounting line is on disk. What becomes of the task is recorded after it: a task that runs
+// again must not meet its old directory, and the record must not go before the line.
 func (f *End) clean() error {
 	t := f.of
 	g := &f.host.Config().Global
@@ -397,7 +431,7 @@ func (f *End) clean() error {
 	if !f.shed.Load() {
 		f.host.GIDs.Give(t.Start.AddGID)
 	}
-	return f.host.Store.Settle(t)
+	return nil
 }
 
 // maxCleans is how often TMPDIR is tried to be removed again, for a minute in all:

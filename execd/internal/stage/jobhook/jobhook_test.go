@@ -14,6 +14,8 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/hook"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/stage/base"
 )
 
 // REQ-HOOK-34, REQ-HOOK-36, REQ-HOOK-110, REQ-HOOK-115, REQ-HOOK-116: what becomes
@@ -104,9 +106,11 @@ func TestUntilNext(t *testing.T) {
 	}
 }
 
-// Without a hook for updates there is no timer, and nothing is asked of hooks.conf.
+// Without a hook for updates, and without who follows the job, there is no timer, and nothing
+// is asked of hooks.conf.
 func TestNoUpdatesWithoutHook(t *testing.T) {
 	x := &Hooks{}
+	x.Init(&base.Host{}, &job.Task{Job: &job.Job{}}, nil, nil)
 	x.StartUpdates(0)
 	x.ChangedState()
 	if x.updates.timer != nil {

@@ -19,8 +19,9 @@ const (
 	steadyUpdate  = 300 * time.Second
 )
 
-// updates is the pace of UPDATE_JOB_INFO for one run. Its timer exists only for runs
-// with such a hook. Nobody waits for the hook; there is one at a time.
+// updates is the pace of UPDATE_JOB_INFO for one run, by which those who follow it are told,
+// too. Its timer exists only for runs with such a hook, or who are followed. Nobody waits for
+// the hook; there is one at a time.
 type updates struct {
 	mu      sync.Mutex
 	timer   *time.Timer        // guarded by mu; nil: it does not tick
@@ -49,11 +50,18 @@ func untilNext(ran, first, steady time.Duration) time.Duration {
 	return first - max(ran, 0)
 }
 
-// StartUpdates has the hook called from now on: the job has been started, or found
-// again when it had run for a time.
+// updated reports whether somebody is told while the job runs.
+func (x *Hooks) updated() bool { return x.Update != nil || x.host.Followed(x.of) }
+
+// StartUpdates has the hook called from now on, and who follows told: the job has been
+// started, or found again when it had run for a time.
 func (x *Hooks) StartUpdates(ran time.Duration) {
-	if x.Update == nil {
+	if !x.updated() {
 		return
+	}
+	x.report(api.ActivationStarted)
+	if ran > 0 { // an earlier execd may have told nobody that it was suspended
+		x.steered()
 	}
 	first, steady := intervals(x.host.Config())
 	u := &x.updates
@@ -75,19 +83,50 @@ func (x *Hooks) tick() {
 	}
 	u.timer = time.AfterFunc(steady, x.tick)
 	u.mu.Unlock()
+	x.report(api.ActivationUpdate)
 	x.update()
 }
 
-// ChangedState calls the hook at once: the job was suspended, or goes on.
+// report tells those who follow.
+func (x *Hooks) report(kind api.ActivationKind) {
+	if !x.host.Followed(x.of) {
+		return
+	}
+	used, _ := x.host.Usage.Usage(x.of.RunID())
+	_, steady := intervals(x.host.Config())
+	e := api.ActivationEvent{Kind: kind, Time: time.Now(), Ad: ad.Update(x.Status(used), steady)}
+	if kind == api.ActivationStarted {
+		e.Time = x.host.Launcher.Since(x.of.RunID(), x.of.Started)
+	}
+	x.host.Followers.Tell(x.of.Job, e)
+}
+
+// steered tells those who follow whether the job is suspended.
+func (x *Hooks) steered() {
+	switch {
+	case !x.host.Followed(x.of):
+	case x.host.Store.WantStopped(x.of):
+		x.report(api.ActivationSuspended)
+	default:
+		x.report(api.ActivationResumed)
+	}
+}
+
+// ChangedState calls the hook at once, and tells who follows: the job was suspended, or goes
+// on.
 func (x *Hooks) ChangedState() {
+	x.steered()
 	if x.Update == nil || !x.host.Config().Knobs.Bool("HOOK_UPDATE_ON_SUSPEND", true) {
 		return
 	}
 	x.update()
 }
 
-// update calls the hook unless it still runs.
+// update calls the hook, if there is one, unless it still runs.
 func (x *Hooks) update() {
+	if x.Update == nil {
+		return
+	}
 	u := &x.updates
 	u.mu.Lock()
 	if u.stopped || u.cancel != nil {
@@ -140,7 +179,7 @@ func (x *Hooks) callUpdate(ctx context.Context) hook.Result {
 // reports whether the hook is gone: what it tells must not come behind what is told of
 // the end. Its own end enters the list of stages again.
 func (x *Hooks) StopUpdates() (over bool, err error) {
-	if x.Update == nil {
+	if !x.updated() {
 		return true, nil
 	}
 	u := &x.updates

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
@@ -25,6 +26,9 @@ func Record(t *job.Task, e *job.End, host string, q *conf.Queue) accounting.Reco
 	}
 	if rec.Account == "" {
 		rec.Account = "sge"
+	}
+	if a := t.Job.Activation; a != nil && a.Home != nil {
+		rec.Account = "from=" + a.Home.Host // it has the job's own in the line of the submit host
 	}
 	if t.Job.Tasks.IsArray() {
 		rec.TaskNumber = t.Number
@@ -101,4 +105,30 @@ func AddSum(rec *accounting.Record, line string) {
 	rec.IO += sum.IO
 	rec.IOW += sum.IOW
 	rec.MaxVMem = max(rec.MaxVMem, sum.MaxVMem)
+}
+
+// maxTold bounds an accounting line that others are told of, in bytes. The requests of a
+// job, which may be longer, who follows it knows.
+const maxTold = 16 << 10
+
+// Told is an end as those who follow the job are told of it. Out is what the shepherd has
+// left; nil: an earlier execd has seen it.
+func Told(e *job.End, out *spool.Outcome, log *slog.Logger) *api.ActivationEnd {
+	t := &api.ActivationEnd{
+		Failed: e.Failed, Exit: e.Exit, Cause: string(e.Cause), Reason: e.Reason, Fate: string(e.Fate), Accounting: e.Accounting,
+	}
+	var start, end int64
+	if rec, err := accounting.Parse([]byte(e.Accounting)); err == nil {
+		start, end = rec.StartTime, rec.EndTime
+		if len(t.Accounting) > maxTold {
+			rec.Category = accounting.None
+			t.Accounting = Line(rec, log)
+		}
+	} else if out != nil && out.Usage != nil {
+		start, end = out.Usage.Start, out.Usage.End
+	}
+	if start > 0 {
+		t.Started, t.Ended = time.Unix(start, 0), time.Unix(end, 0)
+	}
+	return t
 }
