@@ -396,6 +396,41 @@ func TestEndIsKept(t *testing.T) {
 	}
 }
 
+// Who hears that a job is over may activate the claim again: that is so while its output is on
+// its way, unless the slot is kept until it has arrived.
+func TestFollowOutput(t *testing.T) {
+	t.Parallel()
+	if second == nil && os.Geteuid() == 0 {
+		t.Skip("work of other hosts never runs as root")
+	}
+	for knobs, over := range map[string]bool{"": true, "ASYNC_STAGEOUT = false\n": false} {
+		s := newPool(t, knobsOf{node: knobs}).newShadow()
+		c := s.claim()
+		r := s.next(c, &api.Home{Job: 7, Task: 1}, "echo out >out")
+		r.Request.Cwd, r.Request.Sandbox = s.pool.node.dir+"/u", "y"
+		s.start(c, r)
+		told := false
+		for done := false; !done; {
+			for _, e := range s.follow() {
+				if told = told || e.Kind == api.ActivationOver; e.Kind == api.ActivationOver || e.Kind == api.ActivationFinal {
+					if permit, err := c.Check(s.ctx); err != nil || !permit.Start {
+						t.Errorf("%s: %s, and then %+v, %v", knobs, e.Kind, permit, err)
+					}
+				}
+				done = done || e.Kind == api.ActivationFinal
+			}
+		}
+		if told != over {
+			t.Errorf("%q: it was told that it is over: %t", knobs, told)
+		}
+		if text := read(t, s.pool.node.dir+"/u/out"); text != "out\n" {
+			t.Errorf("%s: the output is %q", knobs, text)
+		}
+		next := s.next(c, &api.Home{Job: 8, Task: 1}, "true")
+		s.start(c, next)
+	}
+}
+
 // A user follows what he has activated, without the numbers of another job, which his execd
 // does not pass on. Nobody sees, acknowledges or fences another's.
 func TestFollowHostile(t *testing.T) {

@@ -259,9 +259,12 @@ func (f *End) free() {
 	f.host.Queue.Ended(f.of, f.Slots, used)
 }
 
-// Announce tells those who follow the job that it has ended.
+// Announce tells those who follow the job that it has ended, if its slots are free: otherwise
+// they hear of its end when they are.
 func (f *End) Announce() (exit.Result, error) {
-	f.follow(api.ActivationOver)
+	if !f.holds {
+		f.follow(api.ActivationOver)
+	}
 	return exit.Nothing, nil
 }
 
