@@ -134,6 +134,7 @@ var importers = map[string]struct{ by, reason string }{
 	"paddock/execd/internal/source/fetch":   {"paddock/execd/internal/daemon", whose},
 	"paddock/execd/internal/source/program": {"paddock/execd/internal/daemon paddock/execd/internal/server", whose + "; server reads what programs ask"},
 
+	"paddock/execd/internal/follow": {"paddock/execd/internal/daemon paddock/execd/internal/server paddock/execd/internal/source/program", "stage tells its Followers, whoever they are"},
 	"paddock/execd/internal/peer":   {"paddock/execd paddock/execd/internal/daemon paddock/execd/internal/server", "keys of hosts are in few hands"},
 	"paddock/execd/internal/server": {"paddock/execd/internal/daemon", "the hatch is opened by the daemon alone"},
 
