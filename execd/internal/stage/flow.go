@@ -25,7 +25,7 @@ func (r *Runner) setUp(l *life) {
 	l.hooks.FindSlot()
 	l.flow.Controller = &l.end
 	keep := func(step string) error { return l.hooks.Note(jobhook.HookRun{Step: step}) }
-	l.flow.Keep, l.end.Tail.Keep, l.prep.Keep = keep, keep, keep
+	l.flow.Keep, l.end.Marks.Keep, l.prep.Keep = keep, keep, keep
 	l.flow.Next = func(over exit.Process, active []exit.Process) exit.Process { return r.next(l, over, active) }
 	if l.hooks.Pre != nil && l.at <= launches && !l.prep.Over(stepPre) {
 		l.flow.Spawned(&exit.Script{Of: childPre})

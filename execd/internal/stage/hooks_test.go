@@ -194,7 +194,7 @@ func TestReadHooks(t *testing.T) {
 	}
 	l := s.r.newLife(s.l.task)
 	l.recall(list)
-	if !l.prep.Over(stepBefore) || l.prep.Over(stepPrepare) || !l.end.Tail.Over(finish.StepRecord) || !l.flow.Over(exit.StepHook) {
+	if !l.prep.Over(stepBefore) || l.prep.Over(stepPrepare) || !l.end.Marks.Over(finish.StepRecord) || !l.flow.Over(exit.StepHook) {
 		t.Error("what was done is not known")
 	}
 	if l.hooks.PostStatus.Code != 3 || len(l.hooks.Runs()) != 2 {

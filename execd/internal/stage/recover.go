@@ -151,7 +151,7 @@ func (r *Runner) findAgain(l *life) error {
 	case findErr == nil:
 		list, readErr = jobhook.Read(d)
 	case mailed && errors.Is(findErr, fs.ErrNotExist) && l.task.Start.Boot == r.Boot:
-		l.end.Tail.Set(finish.StepMail) // the directory went after it
+		l.end.Marks.Set(finish.StepMail) // the directory went after it
 	}
 	err := r.findHooksAgain(l)
 	l.recall(list)

@@ -10,14 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
-	"paddock/execd/internal/account"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
@@ -45,32 +43,26 @@ const (
 
 // End is the end of one run.
 type End struct {
-	outcome.Facts
+	Tail
 	Slots  []*claim.Slot
-	Taken  time.Time  // when the run got them
-	Tail   exit.Marks // of telling of the end
 	Input  Transit
 	Output Transit
 
 	sent    jobhook.Output // of the transfer of the output
 	arrived bool           // it has
 
-	host     *base.Host
-	of       *job.Task
 	hooks    *jobhook.Hooks
-	notices  *notice.Notices
 	tasks    *subtask.Tasks
 	event    func(func()) // has something happen to the run, and leads it on
 	attempts *int         // failed ones at the present step
 
-	entry   *account.Entry // from account on, unless that has to be repeated
-	removal Transit        // of output that nobody wants any more
-	vain    atomic.Bool    // the output could not be delivered until somebody has looked
-	expiry  *time.Timer    // gives up output that is stuck; nil: it never was
-	cleaned bool           // nothing is left of it but its record
-	shed    atomic.Bool    // what is scarce was given back before the output was transferred
-	holds   bool           // the slots are kept until the output has arrived
-	leaves  bool           // output leaves the sandbox, or has left it
+	removal Transit     // of output that nobody wants any more
+	vain    atomic.Bool // the output could not be delivered until somebody has looked
+	expiry  *time.Timer // gives up output that is stuck; nil: it never was
+	cleaned bool        // nothing is left of it but its record
+	shed    atomic.Bool // what is scarce was given back before the output was transferred
+	holds   bool        // the slots are kept until the output has arrived
+	leaves  bool        // output leaves the sandbox, or has left it
 }
 
 // Slot returns the first slot of the run, by its number in the queue; 0: it has none there.
@@ -84,7 +76,8 @@ func (f *End) Slot() int {
 // Init makes it that of a run. Event has something happen to it, and leads it on; attempts
 // has how often the present step has failed.
 func (f *End) Init(h *base.Host, of *job.Task, x *jobhook.Hooks, n *notice.Notices, ts *subtask.Tasks, event func(func()), attempts *int) {
-	f.host, f.of, f.hooks, f.notices, f.tasks, f.event, f.attempts = h, of, x, n, ts, event, attempts
+	f.Tail.Init(h, of, n)
+	f.hooks, f.tasks, f.event, f.attempts = x, ts, event, attempts
 }
 
 // Recall takes over what an earlier execd has noted, and reports whether that was of how
@@ -95,7 +88,7 @@ func (f *End) Recall(h *jobhook.HookRun) bool {
 	}
 	switch h.Step {
 	case StepOutput, StepRecord, StepAd, StepMail:
-		f.Tail.Set(h.Step)
+		f.Marks.Set(h.Step)
 		return true
 	}
 	return false
@@ -107,7 +100,7 @@ func (f *End) Reap(sampled api.Usage) error {
 	recorded := state == job.Ended // by an earlier execd
 	if recorded {
 		f.End = f.of.End
-		if !f.notices.On() || f.Tail.Over(StepAd) {
+		if !f.notices.On() || f.Marks.Over(StepAd) {
 			return nil
 		}
 		if _, _, err := f.host.Launcher.Find(f.of.RunID()); errors.Is(err, fs.ErrNotExist) {
@@ -316,14 +309,9 @@ func (f *End) Notify(exit.Process) (exit.Result, error) {
 	record, publish := f.journal(StepRecord, notice.Journal.Record), f.journal(StepAd, notice.Journal.WriteAd)
 	save, tell := exit.Step{Name: StepSave, Do: f.account}, exit.Step{Name: StepTell, Do: f.tell}
 	if !f.host.From(f.of).Queued() {
-		return f.Tail.Run([]exit.Step{output, record, publish, save, tell})
+		return f.Marks.Run([]exit.Step{output, record, publish, save, tell})
 	}
-	return f.Tail.Run([]exit.Step{output, record, save, tell, {Name: StepMail, Do: func() (exit.Result, error) {
-		if !f.notices.MailEnd(&f.Facts) {
-			return exit.Nothing, nil
-		}
-		return exit.Done, nil
-	}}, publish})
+	return f.Marks.Run([]exit.Step{output, record, save, tell, {Name: StepMail, Do: f.Mail}, publish})
 }
 
 // journal is a step in which the journal writes of the end.
@@ -371,40 +359,16 @@ func (f *End) account() (exit.Result, error) {
 	} else if f.host.Store.State(f.of) == job.Over {
 		f.amend()
 	}
-	entry := f.host.Book.Enter(job.Ending{Task: f.of, End: f.End, Time: time.Now()})
-	if err := entry.Written(); err != nil {
-		return exit.Failed, &exit.Retry{Err: err}
-	}
-	f.entry = entry
-	return exit.Nothing, nil
+	return f.Save()
 }
 
 // tell tells the log and those who wait.
 func (f *End) tell() (exit.Result, error) {
-	t, e := f.of, f.End
-	if f.Outcome == nil && f.host.Followed(t) { // the execd before has told them, and waited for it to be acknowledged
-		f.host.Store.Accounted(t)
+	if f.Outcome == nil && f.host.Followed(f.of) { // the execd before has told them, and waited for it to be acknowledged
+		f.host.Store.Accounted(f.of)
 		return exit.Nothing, nil
 	}
-	text := fmt.Sprintf("job %v: ended: failed=%d exit=%d fate=%s%s", t, e.Failed, e.Exit, e.Fate, base.FromHome(t))
-	if e.Reason != "" {
-		text += fmt.Sprintf(" reason=%q", e.Reason)
-	}
-	if !f.Started.IsZero() && !f.Ended.IsZero() {
-		text += fmt.Sprintf(" waiting=%.4fs starting=%.4fs running=%.4fs returning=%.4fs",
-			f.Taken.Sub(t.Job.Submitted).Seconds(), f.Started.Sub(f.Taken).Seconds(), f.Ended.Sub(f.Started).Seconds(), time.Since(f.Ended).Seconds())
-	}
-	level := slog.LevelInfo
-	if e.Fate == job.FateError || e.Cause == spool.CauseLost {
-		level = slog.LevelWarn
-	}
-	f.host.Log.Log(context.Background(), level, text)
-	f.host.Counts.End(outcome.Counted(f.End))
-	if !f.Started.IsZero() && !f.Ended.IsZero() {
-		f.host.Counts.Stages(f.Started.Sub(f.Taken), f.Ended.Sub(f.Started), time.Since(f.Ended))
-	}
-	f.host.Store.Accounted(t)
-	return exit.Nothing, nil
+	return f.Tell()
 }
 
 // clean removes the last traces, but for those that KEEP_ACTIVE wants, and returns when the
@@ -427,9 +391,8 @@ func (f *End) clean() error {
 	if f.host.Sandboxes != nil && f.End.Sandbox == nil {
 		f.host.Sandboxes.Remove(t)
 	}
-	if err := f.entry.Synced(); err != nil {
-		f.entry = nil
-		return &exit.Retry{Err: err}
+	if err := f.Synced(); err != nil {
+		return err
 	}
 	if !f.shed.Load() {
 		f.host.GIDs.Give(t.Start.AddGID)
