@@ -54,6 +54,9 @@ type Options struct {
 	// Room says why no task with a sandbox may be started now; empty: there is room. It
 	// must not block. Slots.Look reads anew what it goes by.
 	Room func() string
+	// Passed is told when nothing more can be started here; what waits then may start
+	// elsewhere. It must not block.
+	Passed func()
 	// Start takes over a task whose slots are active. It must not block.
 	Start func(*job.Task, []*claim.Slot)
 	// Suspend tells why a task is to be stopped (S by its queue, T by a
@@ -102,6 +105,9 @@ func New(o Options) *Queue {
 	}
 	if q.o.Room == nil {
 		q.o.Room = func() string { return "" }
+	}
+	if q.o.Passed == nil {
+		q.o.Passed = func() {}
 	}
 	o.Store.OnDelete(func(j *job.Job) (undo func()) { return o.Sources.Of(j.Source).Deleting(j) })
 	q.lookAgain()
@@ -366,6 +372,7 @@ func (q *Queue) Run(ctx context.Context) {
 		for more := true; more && ctx.Err() == nil; {
 			more = q.startOne()
 		}
+		q.o.Passed()
 		q.suspend()
 		q.repoll()
 		if round != nil {
@@ -745,6 +752,14 @@ func (q *Queue) suspensions() map[*job.Task]string {
 		q.pulse = time.AfterFunc(time.Until(next), q.Wake)
 	}
 	return tell
+}
+
+// Foremost returns the first jobs of those that wait for a slot, at most so many, in the
+// order in which it would be their turn.
+func (q *Queue) Foremost(most int) []schedule.Waiting {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.sched.Foremost(time.Now(), most)
 }
 
 // Paused says why nothing at all is started for a while, for a reason that lies with the

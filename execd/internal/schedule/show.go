@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"cmp"
+	"container/heap"
 	"fmt"
 	"slices"
 	"sort"
@@ -76,6 +77,64 @@ func (s *Scheduler) Verdicts(now time.Time) func(job int) string {
 		}
 		return why
 	}
+}
+
+// Waiting is a job that waits, with so many tasks, and its priority and what that is made of.
+type Waiting struct {
+	Job, Tasks int
+	Priority   float64
+	Parts      Parts
+}
+
+// Foremost returns the first jobs of those that wait, at most so many, in the order in which
+// it would be their turn.
+func (s *Scheduler) Foremost(now time.Time, most int) []Waiting {
+	var line turns
+	usages := s.usages(now)
+	for _, u := range s.users {
+		ticket := s.ticket(u, now, usages)
+		for _, t := range u.line {
+			line = append(line, waiter{s.keyFor(t.bucket, t.bucket.jobs[0], s.ordered) + ticket, ticket, t.bucket.jobs, t.bucket})
+		}
+	}
+	heap.Init(&line)
+	var jobs []Waiting
+	for len(line) > 0 && len(jobs) < most {
+		w := &line[0]
+		e := w.jobs[0]
+		parts := s.parts(e, now)
+		jobs = append(jobs, Waiting{e.number, e.tasks, s.Priority(parts), parts})
+		if w.jobs = w.jobs[1:]; len(w.jobs) == 0 {
+			heap.Pop(&line)
+			continue
+		}
+		w.priority = s.keyFor(w.bucket, w.jobs[0], s.ordered) + w.ticket
+		heap.Fix(&line, 0)
+	}
+	return jobs
+}
+
+// waiter is what is left of a bucket, with the priority of the first job of it.
+type waiter struct {
+	priority, ticket float64
+	jobs             []*entry
+	bucket           *bucket
+}
+
+// turns is a heap of waiters, the next one first.
+type turns []waiter
+
+func (l turns) Len() int { return len(l) }
+func (l turns) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(l[j].priority, l[i].priority), compareEntries(l[i].jobs[0], l[j].jobs[0])) < 0
+}
+func (l turns) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
+func (l *turns) Push(w any)   { *l = append(*l, w.(waiter)) }
+func (l *turns) Pop() any {
+	last := len(*l) - 1
+	w := (*l)[last]
+	*l = (*l)[:last]
+	return w
 }
 
 const mayStart = "Jobs can start when it is their turn"
