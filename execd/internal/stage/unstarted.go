@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage/exit"
@@ -65,7 +66,11 @@ func (r *Runner) recordUnstarted(l *life) error {
 	switch from := r.From(t); {
 	case u.Host || r.Store.Want(t) != nil: // it is to begin anew, or was deleted
 		if r.Store.Unwanted(t) {
-			r.Log.Info(fmt.Sprintf("job %v: deleted while it was prepared", t))
+			text := "deleted while it was prepared"
+			r.Log.Info(fmt.Sprintf("job %v: %s", t, text))
+			if r.Followed(t) {
+				r.Followers.Tell(t.Job, api.ActivationEvent{Kind: api.ActivationGone, Time: time.Now(), Reason: text})
+			}
 		}
 		return r.Store.Withdraw(t)
 	case !from.Queued(): // it has no queue in which it would be held
