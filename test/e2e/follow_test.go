@@ -21,7 +21,7 @@ import (
 	"paddock/test/harness"
 )
 
-// shadow is the execd of login, as node sees it, for a job of a user.
+// shadow is the execd of desk, another host that submits, as node sees it, for a job of a user.
 type shadow struct {
 	*pool
 	m      material
@@ -38,7 +38,7 @@ type shadow struct {
 func (p *pool) newShadow() *shadow {
 	p.t.Helper()
 	p.state(api.PeerUp, "")
-	s := &shadow{pool: p, m: materialOf(p.t, read(p.t, p.login.dir+"/etc/host.pem")), user: username(p.t)}
+	s := &shadow{pool: p, m: materialOf(p.t, p.pool(p.t, p.login.dir, "host", "desk", "-submit")), user: username(p.t)}
 	if second != nil {
 		s.user = second.Name
 	}
@@ -56,7 +56,7 @@ func username(t *testing.T) string {
 	return u.Username
 }
 
-// client asks node as login, for a user or for itself.
+// client asks node as desk, for a user or for itself.
 func (s *shadow) client(user string) *api.Client {
 	return api.NewClientOver("node", func(ctx context.Context, path string, body []byte, read func(string, io.Reader) error) error {
 		c, err := s.dial(s.m)
@@ -190,10 +190,10 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.await(r.Sandbox, api.ActivationResumed)
-	if out := s.pool.node.run("qstat", "-j", fmt.Sprint(number)); !strings.Contains(out, "login 4712.3") {
+	if out := s.pool.node.run("qstat", "-j", fmt.Sprint(number)); !strings.Contains(out, "desk 4712.3") {
 		t.Errorf("qstat -j:\n%s", out)
 	}
-	if out := s.pool.node.run("qhost", "-slots"); !strings.Contains(out, "login 4712.3") {
+	if out := s.pool.node.run("qhost", "-slots"); !strings.Contains(out, "desk 4712.3") {
 		t.Errorf("qhost -slots:\n%s", out)
 	}
 	write(t, s.pool.node.dir+"/u/go", "", 0o644)
@@ -205,17 +205,17 @@ func TestFollow(t *testing.T) {
 	s.start(c, after)
 	e = s.await(r.Sandbox, api.ActivationFinal)
 	line, err := accounting.Parse([]byte(e.End.Accounting))
-	if err != nil || line.JobNumber != number || line.ExitStatus != 3 || line.Account != "from=login" || !strings.Contains(e.Ad, "ExitCode = 3") {
+	if err != nil || line.JobNumber != number || line.ExitStatus != 3 || line.Account != "from=desk" || !strings.Contains(e.Ad, "ExitCode = 3") {
 		t.Errorf("final: %+v, %+v, %v", e, line, err)
 	}
 	s.await(after.Sandbox, api.ActivationFinal)
 	s.acknowledge()
 	s.settled(number)
-	if text := read(t, s.pool.node.dir+"/u/held.o4712.3"); text != "4712.3.9.1 login\n" {
+	if text := read(t, s.pool.node.dir+"/u/held.o4712.3"); text != "4712.3.9.1 desk\n" {
 		t.Errorf("the job said %q", text)
 	}
 	for _, want := range []string{`started: pid=`, `ended: failed=0 exit=3`} {
-		if log := s.pool.node.Log(); !strings.Contains(log, want) || !strings.Contains(log, `from="login 4712.3"`) {
+		if log := s.pool.node.Log(); !strings.Contains(log, want) || !strings.Contains(log, `from="desk 4712.3"`) {
 			t.Errorf("the log has not %q and the submit host's numbers:\n%s", want, log)
 		}
 	}
