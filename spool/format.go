@@ -11,8 +11,8 @@ import (
 // RootFormat is the number of the format of the spool as a whole: of its
 // directories and of what their names mean. Records and job directories have
 // numbers of their own; with each of them this one is raised, which execd -t looks at before
-// another version is started. Format 2 has runs with sandboxes, which an execd of format 1
-// would start without, and forget, and leases that shepherds enforce, which it would not
+// another version is started. Format 2 has runs with sandboxes and on other hosts, which an
+// execd of format 1 would start anew, and forget, and leases that shepherds enforce, which it would not
 // renew; what it has left is read.
 const RootFormat = 2
 

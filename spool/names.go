@@ -52,6 +52,7 @@ const (
 	DirEvictions  = "evictions"
 	DirFences     = "fences"
 	DirSandboxes  = "sandboxes"
+	DirRemote     = "remote"
 	FileMessages  = "messages"
 	FileExecdPID  = "execd.pid"
 	FileExecdLock = "execd.lock"
@@ -144,6 +145,7 @@ var Places = []Place{
 	{DirEvictions, "ends of claims of fetched work that are to be told", 0o700},
 	{DirFences, "which activations of claims start no job any more", 0o700},
 	{DirSandboxes, "sandboxes of jobs, each its owner's", 0o711},
+	{DirRemote, "claims on slots of other hosts, with their secrets", 0o700},
 }
 
 // ModeOf returns the mode of a file by name: that of the table, or 0600 for a

@@ -494,6 +494,9 @@ func (r *Root) ListJobs() ([]string, error) { return r.list(DirJobs) }
 // ListClaims returns the names in claims, as ListStaging does.
 func (r *Root) ListClaims() ([]string, error) { return r.list(DirClaims) }
 
+// ListRemote returns the names in remote, as ListStaging does.
+func (r *Root) ListRemote() ([]string, error) { return r.list(DirRemote) }
+
 // ListEvictions returns the names in evictions, as ListStaging does.
 func (r *Root) ListEvictions() ([]string, error) { return r.list(DirEvictions) }
 

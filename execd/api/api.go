@@ -376,8 +376,10 @@ type TaskDetail struct {
 	ErrorTime time.Time `json:"error_time,omitzero"`
 	// Suspended is why the task is suspended, unless a user has suspended it.
 	Suspended string `json:"suspended,omitempty"`
-	Binding   string `json:"binding,omitempty"` // the topology with its cores in small letters; empty: not bound
-	Usage     *Usage `json:"usage,omitempty"`   // nil: not running, or not known yet
+	// Silent says that the other host on which the task runs does not answer, and since when.
+	Silent  string `json:"silent,omitempty"`
+	Binding string `json:"binding,omitempty"` // the topology with its cores in small letters; empty: not bound
+	Usage   *Usage `json:"usage,omitempty"`   // nil: not running, or not known yet
 	// Started beside the job, by qrsh -inherit and -into.
 	Subtasks []Subtask `json:"subtasks,omitempty"`
 	// Transfer is how the files of the task's sandbox travel; nil: none do.

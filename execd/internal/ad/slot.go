@@ -1,6 +1,7 @@
 package ad
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -16,6 +17,7 @@ type SlotInfo struct {
 	Dynamic       int // number of a slot that was carved out of it; 0: it was not
 	Partitionable bool
 	Host, Queue   string
+	Domain        string // of its file systems; empty: they are its own
 	Address       string // at which execd takes claims
 	Platform      Platform
 	Version       string    // of execd
@@ -136,6 +138,7 @@ func (in *SlotInfo) identity(b *builder) {
 	b.text("TargetType", "Job")
 	b.text("Name", in.name()+"@"+in.Host)
 	b.text("Machine", in.Host)
+	b.text("FileSystemDomain", cmp.Or(in.Domain, in.Host))
 	b.integer("SlotID", int64(in.ID))
 	kind := "Static"
 	switch {

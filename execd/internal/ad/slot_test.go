@@ -55,7 +55,7 @@ func TestSlot(t *testing.T) {
 		"MyType": `"Machine"`, "TargetType": `"Job"`, "Name": `"slot3@h.example"`, "Machine": `"h.example"`, "SlotID": "3",
 		"SlotType": `"Static"`, "Queue": `"all.q"`, "StartdIpAddr": `"h.example:7"`, "MyAddress": `"h.example:7"`, "Arch": `"X86_64"`,
 		"OpSys": `"LINUX"`, "CondorVersion": `"1.2"`, "DaemonStartTime": "100", "State": `"Claimed"`, "Activity": `"Busy"`,
-		"EnteredCurrentState": "200", "EnteredCurrentActivity": "300", "MyCurrentTime": "1795338359",
+		"FileSystemDomain": `"h.example"`, "EnteredCurrentState": "200", "EnteredCurrentActivity": "300", "MyCurrentTime": "1795338359",
 		"TotalTimeClaimedBusy": "90", "TotalTimeOwnerIdle": "1", "Cpus": "1", "Memory": "1000", "Disk": "2000", "TotalCpus": "8",
 		"TotalMemory": "8000", "TotalDisk": "16000", "TotalSlotCpus": "2", "TotalSlotMemory": "3000", "TotalSlotDisk": "4000", "PendingSandboxes": "2", "PendingSandboxDisk": "30", "PendingSandboxIds": `{ "a","b" }`,
 		"DetectedCpus": "16", "DetectedMemory": "9000", "TotalSlots": "5", "LoadAvg": "1.5", "CondorLoadAvg": "1.0", "KeyboardIdle": "60",

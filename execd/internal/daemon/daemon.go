@@ -42,6 +42,7 @@ import (
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/sandbox"
 	"paddock/execd/internal/server"
+	"paddock/execd/internal/shadow"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/source/fetch"
@@ -345,6 +346,8 @@ type daemon struct {
 
 	peers *peer.Keeper // what other hosts may do here, and this one there
 	watch *peer.Watch  // of those that execute
+	// shadows has the jobs that run on other hosts.
+	shadows *shadow.Shadows
 	// listening has listen look again at what is configured, and deaf is why other hosts
 	// are not answered; empty: they are, or are not to be.
 	listening chan struct{}
@@ -418,6 +421,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.launch.Exited, d.launch.Noticed, d.launch.Aside = d.stages.Exited, d.stages.Noticed, d.stages.Aside
 	d.usage.Exceeded = d.stages.Exceeded
 	d.buildSandboxes(boot)
+	d.buildShadows(hosts)
 	table := claim.NewTable(config.Queues, queue.Holder)
 	d.stages.SlotOf = d.slotOf(table)
 	d.slotAds = &slotAds{d: d, platform: ad.ThisPlatform(osRelease()), address: "<" + host + ">"}
@@ -432,7 +436,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 			}
 			return ""
 		},
-		Room: d.room,
+		Room: d.room, Passed: d.shadows.Wake,
 	})
 	only := -1
 	if !o.RootMode {
@@ -460,6 +464,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		return nil, err
 	}
 	programs.Followed, d.stages.Followers = d.followed, d.followed
+	d.shadows.Foremost, d.shadows.Changed = d.queue.Foremost, d.queue.Add
 	d.stages.Queue, d.sandboxes.Changed = d.queue, d.queue.Traffic
 	d.store.OnWork(d.queue.Add)
 	d.server = &server.Server{
@@ -467,7 +472,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Usage: d.usage, Load: d.load.Values, Metrics: d.metrics, Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
 		Started: d.began, Problems: d.problems,
 		OwnerOnly: only, Streams: streams, Configure: d.change, Saved: live.Saved, Template: live.Template,
-		Peers: d.peers, Hosts: hosts, Watch: d.watch, Followed: d.followed,
+		Peers: d.peers, Hosts: hosts, Watch: d.watch, Followed: d.followed, Shadows: d.shadows,
 		Hooks: d.hooks.Load, Fetch: d.fetch.Wake, Boxes: d.sandboxes, Transfers: d.sandboxes.Accept,
 	}
 	return d, nil
@@ -599,6 +604,9 @@ func (d *daemon) run(ctx context.Context) error {
 	if err == nil {
 		d.fetch.Recover(fetchCtx)
 		d.followed.Recover(d.store.Claimed())
+		err = d.shadows.Load()
+	}
+	if err == nil {
 		err = d.stages.Recover()
 	}
 	if err != nil {
@@ -654,6 +662,7 @@ func (d *daemon) run(ctx context.Context) error {
 	d.server.Open(ctx)
 	d.reloadPeers()
 	queueDone.Go(func() { d.pool(ctx) })
+	queueDone.Go(func() { d.shadows.Run(ctx) })
 	notify("READY=1")
 	queueDone.Go(func() { d.watchdog(ctx) })
 	queueDone.Go(debug.FreeOSMemory) // what only the start has needed

@@ -45,7 +45,7 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 	room := a.disk()
 	of := room.of(slots, 1)
 	info := ad.SlotInfo{
-		ID: in.Slot.Number, Dynamic: in.Slot.Dynamic, Host: a.d.host, Queue: in.Queue, Address: a.address, Platform: a.platform, Version: a.d.opts.Version,
+		ID: in.Slot.Number, Dynamic: in.Slot.Dynamic, Host: a.d.host, Domain: a.d.domain(), Queue: in.Queue, Address: a.address, Platform: a.platform, Version: a.d.opts.Version,
 		Started: a.d.began, Now: in.Now, State: slot.Claimed.String(), Activity: slot.Idle.String(),
 		Cpus: 1, TotalSlotCpus: 1, TotalCpus: runtime.NumCPU(), DetectedCpus: runtime.NumCPU(),
 		Memory: memory / int64(slots), TotalSlotMemory: memory / int64(slots), TotalMemory: memory, DetectedMemory: memory,

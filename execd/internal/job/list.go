@@ -118,7 +118,7 @@ func (m *describer) running(list []api.JobStatus, j *Job) []api.JobStatus {
 		}
 		line := j.status()
 		line.State, line.Holds, line.Reason, line.Tasks = t.letters(), t.holds(), t.why(), t.index()
-		line.Time, line.Queue, line.Slots = t.Started, t.Start.Queue+"@"+m.host, t.Slots()
+		line.Time, line.Queue, line.Slots = t.Started, t.Start.Queue+"@"+t.On(m.host), t.Slots()
 		line.Priority = t.Start.Priority
 		if g := t.Start.Grant; g != nil && len(g.Queues) > 1 {
 			line.Granted = m.granted(g)
@@ -258,7 +258,7 @@ func accountOf(account string) string {
 // describe adds what there is to say of a task that runs.
 func (m *describer) describe(more *api.JobMore, t *Task) {
 	more.Started, more.Restarts = t.Started, t.Run
-	more.Granted = []api.Granted{{Queue: t.Start.Queue + "@" + m.host, Slots: t.Slots()}}
+	more.Granted = []api.Granted{{Queue: t.Start.Queue + "@" + t.On(m.host), Slots: t.Slots()}}
 	if g := t.Start.Grant; g != nil {
 		more.GrantedPE, more.Granted = g.PE, m.granted(g)
 	}

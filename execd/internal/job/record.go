@@ -122,6 +122,8 @@ type Start struct {
 	Binding string `json:"binding,omitempty"`
 	// Claim is the public id of the claim that the run is under; empty: the queue's.
 	Claim string `json:"claim,omitempty"`
+	// Remote is where on another host the run is; nil: it is on this one.
+	Remote *Remote `json:"remote,omitempty"`
 	// Carved are the slots of the run that were carved out of others.
 	Carved []Carved `json:"carved,omitempty"`
 	// Sandbox is the directory of its own that the run works in; nil: it has none.
@@ -129,6 +131,14 @@ type Start struct {
 	// Needs are those of the job when the run was started; nil: those it has
 	// where the line stands.
 	Needs *needs `json:"needs,omitempty"`
+}
+
+// Remote is the place of a run on another host, under Claim of its Start, which is that
+// host's.
+type Remote struct {
+	Host string `json:"host"` // by its name in the file peers
+	// Sandbox is the id of the run there. No two have the same, and it is not started twice.
+	Sandbox string `json:"sandbox"`
 }
 
 // Carved is a slot that was carved for a run.
@@ -655,6 +665,14 @@ func (t *Task) Slots() int {
 		return 1
 	}
 	return t.Start.Grant.Slots()
+}
+
+// On returns the host that the task runs on, which is here unless it is another's.
+func (t *Task) On(here string) string {
+	if r := t.Start.Remote; r != nil {
+		return r.Host
+	}
+	return here
 }
 
 // RunID returns the name of the task's run in the spool.

@@ -274,7 +274,7 @@ func (s *Store) Detail(j *Job, caller Caller, host string, reasons func(*Job) []
 		if t.State == Errored {
 			td.ErrorTime = t.ErroredAt
 		} else {
-			td.Queue, td.Started = t.Start.Queue+"@"+host, t.Started
+			td.Queue, td.Started = t.Start.Queue+"@"+t.On(host), t.Started
 			td.Binding = t.Start.Binding[strings.LastIndexByte(t.Start.Binding, ':')+1:]
 		}
 		d.Tasks = append(d.Tasks, td)

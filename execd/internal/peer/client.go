@@ -75,6 +75,10 @@ func (c *Clients) dial(ctx context.Context, _, address string) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
+	if c, ok := conn.(*net.TCPConn); ok {
+		// A request that is given up is not to arrive later: it may renew a lease.
+		_ = c.SetLinger(0)
+	}
 	s := tls.Client(conn, t.clientConfig(p))
 	if err := s.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()

@@ -114,7 +114,7 @@ func TestLongHello(t *testing.T) {
 		asked <- struct{}{}
 	})
 	var log strings.Builder
-	w := &Watch{Keeper: clients.keeper, Clients: clients, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	w := &Watch{Keeper: clients.keeper, Clients: clients, Log: slog.New(slog.NewTextHandler(&log, nil)), Changed: func(string) {}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() { w.Run(ctx) })

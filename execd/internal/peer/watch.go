@@ -19,6 +19,8 @@ type Watch struct {
 	Keeper  *Keeper
 	Clients *Clients
 	Log     *slog.Logger
+	// Changed is told of a host that has become another: it is up or down, or has other slots.
+	Changed func(name string)
 
 	mu    sync.Mutex
 	hosts map[string]*api.PeerStatus // guarded by mu; by name
@@ -95,6 +97,7 @@ func (w *Watch) follow(ctx context.Context, name string) {
 			return
 		}
 		w.down(name, err)
+		w.Changed(name)
 		if up {
 			pause = 0
 		}
@@ -119,6 +122,7 @@ func (w *Watch) ask(ctx context.Context, name string, c *api.Client) (up bool, e
 			return up, err
 		}
 		w.up(name, &hello, &reply)
+		w.Changed(name)
 		since = reply.Version
 		select {
 		case <-time.After(pace):

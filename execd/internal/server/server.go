@@ -34,6 +34,7 @@ import (
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/peer"
 	"paddock/execd/internal/queue"
+	"paddock/execd/internal/shadow"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source/program"
 	"paddock/execd/internal/stage"
@@ -75,9 +76,11 @@ type Server struct {
 	// Transfers refuses URLs that no plugin takes; nil: all are taken.
 	Transfers func(context.Context, *api.SubmitRequest) error
 	// Peers is what hosts may do, Hosts asks those that execute, and Watch knows how they are.
-	Peers   *peer.Keeper
-	Hosts   *peer.Clients
-	Watch   *peer.Watch
+	Peers *peer.Keeper
+	Hosts *peer.Clients
+	Watch *peer.Watch
+	// Shadows has the jobs that run there.
+	Shadows *shadow.Shadows
 	Host    string
 	Version string
 	Log     *slog.Logger

@@ -19,6 +19,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/queue"
+	"paddock/execd/internal/shadow"
 	"paddock/execd/internal/source/program"
 	"paddock/execd/internal/stage"
 	"paddock/execd/internal/stage/base"
@@ -55,8 +56,10 @@ func newServer(t *testing.T) (*Server, string) {
 		Store: store, Claims: claim.NewTable(config.Queues, queue.Holder), Config: config, States: states, Log: log, Hold: func() string { return "because" },
 	})
 	programs := &program.Programs{Slots: q, Config: func() *conf.Config { return config }}
+	away := &shadow.Shadows{Peers: func() []api.PeerStatus { return nil }, Domain: func() string { return "" }}
+	away.Init()
 	return &Server{
-		Store: store, Programs: programs, Book: account.New(filepath.Join(dir, "accounting"), store), Users: &user.Directory{},
+		Shadows: away, Store: store, Programs: programs, Book: account.New(filepath.Join(dir, "accounting"), store), Users: &user.Directory{},
 		Config: func() *conf.Config { return config }, Queue: q, Stages: &stage.Runner{Host: base.Host{Store: store, Launcher: &launch.Launcher{}}},
 		Drain: drained, Host: "h", Version: "test", Log: log, OwnerOnly: os.Getuid(),
 	}, dir

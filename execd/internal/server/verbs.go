@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -226,7 +227,7 @@ func (l *detailList) send(ctx context.Context, in *incoming, w io.Writer) error 
 
 // detailOf returns the details of a job; false: it is over.
 func (s *Server) detailOf(j *job.Job, c job.Caller, rank func(*api.JobStatus) (schedule.Parts, bool)) (api.Detail, bool) {
-	d, ok := s.Store.Detail(j, c, s.Host, s.Queue.Reasons)
+	d, ok := s.Store.Detail(j, c, s.Host, s.reasons)
 	if !ok {
 		return d, false
 	}
@@ -248,6 +249,10 @@ func (s *Server) detailOf(j *job.Job, c job.Caller, rank func(*api.JobStatus) (s
 			t.Usage = &u
 		}
 		t.Subtasks, _ = s.subtasks(run, used)
+		if t.Usage == nil {
+			t.Usage = s.Shadows.Used(run)
+		}
+		t.Silent = s.Shadows.Silent(run)
 		t.Hooks, t.Transfer = s.Stages.HookRuns(run), s.Stages.Transfer(run)
 	}
 	return d, true
@@ -258,7 +263,31 @@ func (s *Server) delete(ctx context.Context, c job.Caller, req *api.DeleteReques
 	if err := bounded(req.Jobs, req.Users); err != nil {
 		return api.DeleteReply{}, err
 	}
-	return s.Store.Delete(ctx, req, c, s.Stages.Kill)
+	var away []api.Line
+	var mu sync.Mutex
+	reply, err := s.Store.Delete(ctx, req, c, func(t *job.Task) {
+		s.Stages.Kill(t)
+		if !req.Force || t.Start.Remote == nil {
+			return
+		}
+		if text := s.Shadows.Forget(t); text != "" {
+			mu.Lock()
+			defer mu.Unlock()
+			away = append(away, api.Line{Text: text})
+		}
+	})
+	reply.Lines = append(reply.Lines, away...)
+	return reply, err
+}
+
+// reasons says why a job that has something to start is not starting, here or on another
+// host.
+func (s *Server) reasons(j *job.Job) []string {
+	lines := s.Queue.Reasons(j)
+	if why := s.Shadows.Why(j); why != "" {
+		lines = append(lines, "not on another host: "+why)
+	}
+	return lines
 }
 
 // measures answers /metrics.

@@ -24,6 +24,10 @@ import (
 func (r *Runner) Recover() error {
 	known := map[string]bool{}
 	for _, t := range r.Store.Unfinished() {
+		if t.Start.Remote != nil {
+			r.Away.Recover(t)
+			continue
+		}
 		known[t.RunID().ID().String()] = true
 		if t.State != job.Over { // which has given it back
 			r.GIDs.Use(t.Start.AddGID)

@@ -112,9 +112,18 @@ type Runner struct {
 	base.Host
 	Streams *output.Index  // nil: where jobs write is not remembered
 	Journal notice.Journal // nil: no job has one
+	Away    Away           // nil: no job runs on another host
 
 	mu    sync.Mutex
 	lives map[spool.RunID]*life // guarded by mu
+}
+
+// Away leads the runs that are on other hosts, as a Runner does those that are here.
+type Away interface {
+	// Recover takes over a run that an earlier execd has begun.
+	Recover(t *job.Task)
+	// Look carries out what people want of a run now: that it ends, is stopped or goes on.
+	Look(t *job.Task)
 }
 
 // Start takes over a task whose slots are active.

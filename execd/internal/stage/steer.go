@@ -41,6 +41,10 @@ func (s *steering) tell() {
 // once for each call. Before there is one to ask, the launch stage does it. A hook that
 // prepares the task is ended, and so is the script after it.
 func (r *Runner) Kill(t *job.Task) {
+	if t.Start.Remote != nil {
+		r.Away.Look(t)
+		return
+	}
 	l := r.lifeOf(t)
 	if l == nil {
 		return
@@ -91,6 +95,9 @@ func (r *Runner) Suspend(t *job.Task, letters string) {
 // transfers prepare it, which may take hours and which the next execd goes on with:
 // from its beginning to there, or to its shepherd, a life is led in one go.
 func (r *Runner) AtRest(t *job.Task) (up bool) {
+	if t.Start.Remote != nil {
+		return true
+	}
 	l := r.lifeOf(t)
 	if l == nil {
 		return false
@@ -131,6 +138,10 @@ func (r *Runner) launched(t *job.Task) (*life, <-chan struct{}) {
 // Changed notes that a task was suspended or resumed, or that output of it which was stuck
 // is to be tried again.
 func (r *Runner) Changed(t *job.Task) {
+	if t.Start.Remote != nil {
+		r.Away.Look(t)
+		return
+	}
 	if l := r.lifeOf(t); l != nil {
 		if r.Store.State(t) == job.Over {
 			r.advance(l, l.end.Again)

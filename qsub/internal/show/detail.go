@@ -321,6 +321,9 @@ func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bo
 		say(&tasks[i], "suspended", tasks[i].Suspended)
 	}
 	for i := range tasks {
+		say(&tasks[i], "silent", tasks[i].Silent)
+	}
+	for i := range tasks {
 		if reason := errorReason(&tasks[i]); reason != "" {
 			fmt.Fprintf(b, "%-16s %6d:      %s\n", "error reason", tasks[i].Task, api.Visible(reason))
 		}

@@ -100,6 +100,7 @@ var known = []Known{
 	{Name: "CLAIM_USERS", Kind: List, Patterns: true, Meaning: "who may claim slots beside managers: users, or patterns"},
 	{Name: "REMOTE_OWNERS", Kind: List, Patterns: true, Meaning: "users, or patterns, as whom work of other hosts may run; root never"},
 	{Name: "ADDRESS", Kind: Address, Default: ":6445", Meaning: "where other hosts are listened for, if this one executes their work"},
+	{Name: "FILESYSTEM_DOMAIN", Kind: List, Meaning: "a word for the file systems that this host shares with others of the same word; not set: it shares none"},
 	{Name: "TLS_CERT_FILE", Kind: Path, Meaning: "the certificate of this host, if a site's own CA has made it"},
 	{Name: "TLS_KEY_FILE", Kind: Path, Meaning: "its key"},
 	{Name: "TLS_CA_FILE", Kind: Path, Meaning: "the certificates of that CA"},

@@ -51,7 +51,7 @@ func (n *Notices) MailLater(event mail.Event) {
 func (n *Notices) about() mail.Job {
 	t := n.of
 	j := mail.Job{
-		Number: t.Job.Number, Name: t.Job.Terms().Name, Owner: t.Job.Owner, Queue: t.Start.Queue + "@" + n.host.Name, Start: t.Started,
+		Number: t.Job.Number, Name: t.Job.Terms().Name, Owner: t.Job.Owner, Queue: t.Start.Queue + "@" + t.On(n.host.Name), Start: t.Started,
 	}
 	if t.Job.Tasks.IsArray() {
 		j.Task = t.Number
@@ -72,7 +72,7 @@ func (n *Notices) send(event mail.Event, j mail.Job) {
 		h.Log.Warn(fmt.Sprintf("job %v: no mail is sent: %v", t, err))
 		return
 	}
-	if j.Usage {
+	if j.Usage && t.Start.Remote == nil {
 		paths := h.Launcher.StderrPaths(t.RunID())
 		j.StderrPath = paths[0]
 		j.Stderr = func(ctx context.Context) (tail []byte, err error) {

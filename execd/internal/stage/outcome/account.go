@@ -132,3 +132,14 @@ func Told(e *job.End, out *spool.Outcome, log *slog.Logger) *api.ActivationEnd {
 	}
 	return t
 }
+
+// Elsewhere copies into the accounting record of a run what another host says that it has
+// used there.
+func Elsewhere(rec, used *accounting.Record) {
+	all := *used
+	all.QName, all.Hostname, all.Group, all.Owner, all.JobName, all.JobNumber = rec.QName, rec.Hostname, rec.Group, rec.Owner, rec.JobName, rec.JobNumber
+	all.Account, all.Priority, all.SubmissionTime, all.Failed, all.ExitStatus = rec.Account, rec.Priority, rec.SubmissionTime, rec.Failed, rec.ExitStatus
+	all.Project, all.Department, all.GrantedPE, all.Slots, all.TaskNumber = rec.Project, rec.Department, rec.GrantedPE, rec.Slots, rec.TaskNumber
+	all.Category, all.PETaskID, all.ARID, all.Reason = rec.Category, rec.PETaskID, rec.ARID, rec.Reason
+	*rec = all
+}

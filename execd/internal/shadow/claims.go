@@ -1,0 +1,195 @@
+package shadow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/spool"
+)
+
+// claim is a slot of another host that one of this host's users holds.
+type claim struct {
+	record
+	calls sync.Mutex // held while the host is asked to begin a run or to end it; before Shadows.mu
+
+	// Guarded by Shadows.mu.
+	class    class
+	lease    lease
+	renewing bool
+	failures int       // attempts to renew it that failed
+	run      *run      // what runs under it; nil: nothing does
+	idle     time.Time // since when
+	used     bool      // something has run under it
+	spent    bool      // nothing more is started under it
+	closed   bool      // it is given back, or over
+}
+
+// check refuses a claim of which a host says what cannot be.
+func (s *Shadows) check(c *claim) error {
+	if c.Lease < api.MinLease || c.Lease > maxLease || !isName(c.Queue) || !isName(c.Slot) {
+		return errors.New("it grants a claim that has no slot or no lease")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.claims[c.public()] != nil {
+		return errors.New("it grants a claim twice")
+	}
+	_, err := nameOf(&c.record)
+	return err
+}
+
+// isName reports whether a word may be the name of a queue or a slot.
+func isName(word string) bool {
+	return word != "" && len(word) <= 255 && !strings.ContainsFunc(word, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	})
+}
+
+// release gives a claim back that nothing runs under. s.mu is held.
+func (s *Shadows) release(c *claim) {
+	c.closed = true
+	s.do(func(ctx context.Context) {
+		for failures := 1; ; failures++ {
+			limited, cancel := context.WithTimeout(ctx, callLimit)
+			err := s.On(c.Host, "").ClaimOf(c.ID).Release(limited)
+			cancel()
+			if err == nil || api.RefusalOf(err) == api.RefusedUnknown {
+				break
+			}
+			s.mu.Lock()
+			until := c.lease.lost()
+			s.mu.Unlock()
+			if time.Now().After(until) {
+				break
+			}
+			if sleep(ctx, retries.After(failures)) != nil {
+				return // the next execd does it
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.forget(c)
+	})
+}
+
+// over notes that a claim is not renewed any more. What runs under it has its lease to end.
+// s.mu is held.
+func (s *Shadows) over(c *claim, why string) {
+	c.closed, c.spent = true, true
+	s.warnf("execd: host %s: claim %s is over: %s", c.Host, c.public(), why)
+	if r := c.run; r != nil {
+		r.poke()
+	} else {
+		s.forget(c)
+	}
+}
+
+// forget forgets a claim that nothing runs under. One whose file stays is given back by the
+// next execd. s.mu is held.
+func (s *Shadows) forget(c *claim) {
+	delete(s.claims, c.public())
+	if c.ID == "" {
+		return
+	}
+	s.do(func(context.Context) {
+		if err := (&records{s.Root}).remove(&c.record); err != nil {
+			s.warnf("execd: %v", err)
+		}
+	})
+}
+
+// Load takes over the claims that an earlier execd has left, before Recover.
+func (s *Shadows) Load() error {
+	list, err := (&records{s.Root}).load(s.Host.Log)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, r := range list {
+		// The execd before may have renewed it until it ended.
+		length := time.Duration(r.Lease) * time.Second
+		s.claims[r.public()] = &claim{record: *r, spent: true, idle: now, lease: lease{length: length, tried: now, renewed: now}}
+	}
+	return nil
+}
+
+// Recover takes over a run that an earlier execd has begun, or whose end it has recorded.
+func (s *Shadows) Recover(t *job.Task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ended := s.Host.Store.State(t) == job.Ended
+	c := s.claims[t.Start.Claim]
+	switch {
+	case ended:
+		c = nil
+	case c == nil:
+		// Its record is lost. As far as anybody knows it was renewed until now.
+		s.warnf("job %v: runs on %s, and nothing is known of its claim", t, t.Start.Remote.Host)
+		now := time.Now()
+		c = &claim{record: record{Host: t.Start.Remote.Host}, closed: true, lease: lease{length: wanted * time.Second, tried: now, renewed: now}}
+	case c.run == nil:
+		c.class, c.spent = classOf(t.Job), false
+		if _, n, err := api.SandboxID(t.Start.Remote.Sandbox).Parse(); err == nil {
+			s.last = max(s.last, n) // the clock may have been set back
+		}
+	}
+	r := s.enter(t, c)
+	r.found = true
+	s.logf("job %v: found after the restart: %s", t, map[bool]string{true: "has ended on ", false: "runs on "}[ended]+r.host)
+}
+
+// Silent says that the host of a run does not answer, and since when; empty: it does, or it
+// is this one.
+func (s *Shadows) Silent(run spool.RunID) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.find(run)
+	if r == nil || r.claim == nil || s.of(r.host).silent.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%s has not answered since %s; the lease ends at %s", r.host, s.of(r.host).silent.Format(time.DateTime), r.claim.lease.ends().Format(time.DateTime))
+}
+
+// Used returns what a run on another host has used, as that has said last; nil: it has not.
+func (s *Shadows) Used(run spool.RunID) *api.Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.find(run); r != nil && r.used != nil {
+		used := *r.used
+		used.Wallclock = time.Since(r.task.Started).Seconds()
+		return &used
+	}
+	return nil
+}
+
+// find returns the run of a name; nil: it is over, or on this host. s.mu is held.
+func (s *Shadows) find(id spool.RunID) *run {
+	for _, r := range s.runs {
+		if r.task.RunID() == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// Forget ends a run that somebody has deleted without waiting for its host, if that does not
+// answer, and says until when it may go on there; empty: it is waited for.
+func (s *Shadows) Forget(t *job.Task) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.runOf(t)
+	if r == nil || r.claim == nil || s.of(r.host).silent.IsZero() {
+		return ""
+	}
+	r.forgotten = true
+	r.poke()
+	return fmt.Sprintf("job %v may run on %s until %s", t, r.host, r.claim.lease.lost().Format(time.DateTime))
+}

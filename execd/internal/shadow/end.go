@@ -1,0 +1,145 @@
+package shadow
+
+import (
+	"fmt"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/api/accounting"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/outcome"
+	"paddock/spool"
+)
+
+// maxLost bounds how often a task is started again after another host was lost under it.
+const maxLost = 10
+
+// told is how a run has ended, by what its host has said.
+type told struct {
+	end  *api.ActivationEnd
+	used *accounting.Record // nil: nothing is known of what it has used
+}
+
+// toldBy reads what a host has said of an end. It may say anything.
+func toldBy(e *api.ActivationEnd) told {
+	t := told{end: e}
+	if rec, err := accounting.Parse([]byte(e.Accounting)); err == nil && len(e.Accounting) <= maxLine && plausible(&rec) {
+		t.used = &rec
+	}
+	return t
+}
+
+// plausible reports whether nothing that a record says was used is less than nothing.
+func plausible(rec *accounting.Record) bool {
+	for _, n := range []float64{
+		rec.RuUTime, rec.RuSTime, rec.RuMaxRSS, rec.RuInBlock, rec.CPU, rec.Mem, rec.IO, rec.IOW, rec.MaxVMem,
+		float64(rec.StartTime), float64(rec.EndTime - rec.StartTime), float64(rec.RuWallclock),
+	} {
+		if !(n >= 0 && n < 1e18) { // nor is it no number
+			return false
+		}
+	}
+	return true
+}
+
+// maxLine bounds an accounting line of another host, in bytes.
+const maxLine = 64 << 10
+
+// maxFailed is the largest code of a failure.
+const maxFailed = spool.FailedLease
+
+// outcome is the end as a shepherd of this host would have told it.
+func (t *told) outcome() spool.Outcome {
+	if t.end.Exit < 0 || t.end.Exit > 255 || t.end.Failed < 0 || t.end.Failed > maxFailed {
+		return spool.Outcome{Failed: spool.FailedUnexpectedError, Blame: spool.BlameSystem, Reason: "its host has told of an end that cannot be"}
+	}
+	out := spool.Outcome{Failed: t.end.Failed, Blame: spool.BlameOf(t.end.Failed), Reason: api.Visible(api.Short(t.end.Reason))}
+	if u := t.used; u != nil && u.StartTime > 0 {
+		out.Usage = &spool.Usage{ExitStatus: t.end.Exit, Start: u.StartTime, End: u.EndTime, Wallclock: u.RuWallclock, UTime: seconds(u.RuUTime), STime: seconds(u.RuSTime), MaxRSS: int64(u.RuMaxRSS)}
+		if t.end.Exit > 128 && t.end.Failed == spool.FailedAfterJob {
+			out.Usage.Signal = t.end.Exit - 128
+		}
+	}
+	return out
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// conclude makes of what a host has said what is recorded of a run.
+func (s *Shadows) conclude(r *run, t told) {
+	out, task := t.outcome(), r.task
+	want := s.Host.Store.Want(task)
+	rerunnable := outcome.Rerunnable(task, s.Host.Config().Queue(task.Start.Queue))
+	cause := spool.Cause(t.end.Cause)
+	switch {
+	case want != nil && !want.Requeue:
+	case cause == spool.CauseLease:
+		r.tail.End = lost(task, rerunnable, r.host+" has ended it: the lease of its claim was over")
+	case want == nil && (cause == spool.CauseEvicted || cause == spool.CauseHeld):
+		// What the policy of the host does not want there any more may run elsewhere.
+		want = &job.Want{By: r.host, Requeue: rerunnable, Slot: true, Cause: out.Reason}
+	}
+	if r.tail.End == nil {
+		judge := outcome.Run{Task: task, Want: want, Requeues: true, Rerunnable: rerunnable, Post: exit.Status{}}
+		e, faulty := judge.Conclude(&out)
+		if faulty && task.Run >= maxLost {
+			e.Fate = job.FateError
+		}
+		r.tail.End = e
+	}
+	f := &r.tail.Facts
+	f.Outcome, f.Started, f.Ended = &out, t.end.Started, t.end.Ended
+	if u := t.used; u != nil {
+		f.Total = api.Usage{Wallclock: float64(u.RuWallclock), CPU: u.CPU, Mem: u.Mem, IO: u.IO, IOWait: u.IOW, MaxVMem: u.MaxVMem}
+	}
+	s.account(r, t.used)
+}
+
+// account composes the accounting line.
+func (s *Shadows) account(r *run, used *accounting.Record) {
+	rec := outcome.Record(r.task, r.tail.End, r.host, s.Host.Config().Queue(r.task.Start.Queue))
+	if used != nil {
+		outcome.Elsewhere(&rec, used)
+	}
+	r.tail.End.Accounting = outcome.Line(rec, s.Host.Log)
+}
+
+// lost is the end of a run of which nobody can tell whether it has ended, and which goes on
+// no more: it is run again, or waits for somebody to look.
+func lost(t *job.Task, rerunnable bool, why string) *job.End {
+	e := &job.End{Failed: spool.FailedLease, Cause: spool.CauseLease, Reason: why + "; it may have run", Fate: job.FateError}
+	if rerunnable && t.Run < maxLost {
+		e.Fate = job.FateRequeue
+	}
+	return e
+}
+
+// giveUp records the end of a run of which its host says nothing.
+func (s *Shadows) giveUp(r *run, why string) {
+	t := r.task
+	e := lost(t, outcome.Rerunnable(t, s.Host.Config().Queue(t.Start.Queue)), why)
+	if want := s.Host.Store.Want(t); want != nil {
+		switch {
+		case !want.Requeue:
+			e.Cause, e.Fate = spool.CauseDeleted, job.FateDone
+			e.Reason = outcome.By(spool.CauseDeleted, want.By) + "; " + why
+		case want.Error == "":
+			e.Fate = job.FateRequeue
+		}
+	}
+	r.tail.End, r.tail.Ended = e, time.Now()
+	s.account(r, nil)
+}
+
+// silence says in words what is known of a run whose host is not heard of any more.
+func (s *Shadows) silence(r *run) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &r.claim.lease
+	since := s.of(r.host).silent
+	if since.IsZero() {
+		since = l.renewed
+	}
+	return fmt.Sprintf("%s has not answered since %s; the lease ended at %s at the latest", r.host, since.Format(time.DateTime), l.lost().Format(time.DateTime))
+}

@@ -1,0 +1,49 @@
+package shadow
+
+import "time"
+
+// These make up for how long after the last request a host may still have a job run.
+const (
+	// renewPatience is how long a renewal is waited for.
+	renewPatience = 10 * time.Second
+	// killing is how long a host may take to end a job when its lease is over.
+	killing = 30 * time.Second
+	// maxLease is the longest lease, in seconds: a year.
+	maxLease = 365 * 24 * 60 * 60
+)
+
+// lease is that of a claim as the host sees it that holds the claim. What counts is when it
+// was tried to renew it last: if the answer was lost, the other host has renewed it.
+type lease struct {
+	length  time.Duration
+	tried   time.Time // the last attempt to renew it was begun
+	renewed time.Time // the last attempt that was answered was begun
+	asked   time.Time // the last attempt was begun, though it may not have been sent
+}
+
+// due is when it is to be renewed next, after so many attempts that failed.
+func (l *lease) due(failures int) time.Time {
+	third := l.length / 3
+	if failures > 0 {
+		third = min(third, retries.After(failures))
+	}
+	at := l.tried
+	if l.asked.After(at) {
+		at = l.asked
+	}
+	return at.Add(third)
+}
+
+// hopeless reports whether it is not to be renewed any more, since it is over at the other
+// host unless an attempt without an answer has renewed it: from then on it is waited until
+// that, too, is over.
+func (l *lease) hopeless(now time.Time) bool { return now.After(l.renewed.Add(l.length)) }
+
+// lost is when nothing runs under the claim any more, whatever has become of the attempts
+// to renew it, if no more are made: the clocks of two hosts differ by 1 % at most.
+func (l *lease) lost() time.Time {
+	return l.tried.Add(renewPatience + l.length + l.length/100 + killing)
+}
+
+// ends is when the lease ends by the last answer, for people.
+func (l *lease) ends() time.Time { return l.renewed.Add(l.length) }

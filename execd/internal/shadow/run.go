@@ -1,0 +1,316 @@
+package shadow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
+	"paddock/execd/internal/mail"
+	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/stage/finish"
+	"paddock/execd/internal/stage/notice"
+)
+
+// run is one run on another host. Its goroutine alone leads it on.
+type run struct {
+	task  *job.Task
+	host  string
+	claim *claim // nil: nothing is left of it but the end of the run
+	found bool   // an earlier execd has begun it
+
+	poked chan struct{} // capacity 1; there is news
+
+	killed  *job.Want // what the host was told last to end the job for
+	stopped bool      // the host was told last to have the job stopped
+	told    bool      // the owner was told that it runs
+	tail    finish.Tail
+	notices notice.Notices
+
+	// Guarded by Shadows.mu.
+	forgotten bool // its end is not waited for
+
+	there bool               // the host has said that it runs
+	used  *api.Usage         // as it has said last; nil: it has not
+	over  *api.ActivationEnd // its processes have ended; nil: not yet
+	final *api.ActivationEnd // nothing is left of it there; nil: not yet
+	gone  bool               // the host says that it knows nothing of it
+	why   string             // of gone
+	seq   uint64             // of final or gone
+}
+
+func (r *run) String() string { return fmt.Sprintf("job %v", r.task) }
+
+func (r *run) sandbox() string { return r.task.Start.Remote.Sandbox }
+
+// poke has its goroutine look again.
+func (r *run) poke() {
+	select {
+	case r.poked <- struct{}{}:
+	default:
+	}
+}
+
+// enter makes the run of a task. s.mu is held.
+func (s *Shadows) enter(t *job.Task, c *claim) *run {
+	r := &run{task: t, host: t.Start.Remote.Host, claim: c, poked: make(chan struct{}, 1)}
+	r.notices.Init(s.Host, t, func(f func()) { f() })
+	r.tail.Init(s.Host, t, &r.notices)
+	r.tail.Taken = t.Started
+	s.runs[api.SandboxID(r.sandbox())] = r
+	if c != nil {
+		c.run = r
+	}
+	return r
+}
+
+// start starts a task of a job under a claim, and reports whether there was one. s.mu is
+// held.
+func (s *Shadows) start(c *claim, j *job.Job, w *schedule.Waiting) bool {
+	s.last = max(s.last+1, uint64(time.Now().UnixNano()))
+	t := s.Host.Store.Take(j, job.Start{
+		Queue: c.Queue, Boot: s.Host.Boot, Claim: c.public(), Priority: w.Priority, Parts: w.Parts,
+		Remote: &job.Remote{Host: c.Host, Sandbox: string(api.NewSandboxID(c.ID, s.last))},
+	}, time.Now())
+	if t == nil {
+		return false
+	}
+	s.lead(s.enter(t, c))
+	s.Changed(j)
+	return true
+}
+
+// lead leads a run on from where it is. s.mu is held.
+func (s *Shadows) lead(r *run) {
+	s.do(func(ctx context.Context) {
+		err := s.live(ctx, r)
+		if err != nil && ctx.Err() == nil {
+			s.warnf("%v: %v", r, err)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.drop(r)
+	})
+}
+
+// drop forgets a run that is over. s.mu is held.
+func (s *Shadows) drop(r *run) {
+	delete(s.runs, api.SandboxID(r.sandbox()))
+	s.leave(r)
+}
+
+// leave frees the claim of a run for the next. s.mu is held.
+func (s *Shadows) leave(r *run) {
+	if c := r.claim; c != nil && c.run == r {
+		if c.run, c.idle = nil, time.Now(); c.closed {
+			s.forget(c)
+		}
+	}
+	s.Wake()
+}
+
+// live is the life of a run: it is recorded, started, followed, and ended.
+func (s *Shadows) live(ctx context.Context, r *run) error {
+	st := s.Host.Store
+	if st.State(r.task) == job.Ended { // by an earlier execd
+		r.tail.End = r.task.End
+		return s.finish(ctx, r)
+	}
+	if !r.found {
+		request, err := st.RequestFor(r.task)
+		if err == nil && classOf(r.task.Job) != r.claim.class {
+			err = job.ErrAltered
+		}
+		if err == nil {
+			err = st.Begin(r.task)
+		}
+		if err != nil {
+			if errors.Is(err, job.ErrAltered) {
+				err = nil
+			} else {
+				s.refused(r, err)
+			}
+			st.Untake(r.task)
+			return err
+		}
+		s.remember(r, request)
+		s.mu.Lock()
+		s.followed(s.of(r.host))
+		s.mu.Unlock()
+		if err := s.activate(ctx, r, request); err != nil {
+			return s.withdraw(ctx, r, err)
+		}
+	} else if known, err := s.fence(ctx, r); err != nil {
+		return err
+	} else if !known {
+		return s.withdraw(ctx, r, errors.New("it was not begun before the restart"))
+	}
+	return s.follow(ctx, r)
+}
+
+// remember remembers where a job writes: its files are here as well.
+func (s *Shadows) remember(r *run, request *api.SubmitRequest) {
+	if s.Streams == nil {
+		return
+	}
+	owner, err := s.Host.Owner(r.task)
+	if err == nil {
+		err = s.Streams.Add(launch.StreamsOf(r.task.Job.Number, request, owner))
+	}
+	if err != nil {
+		s.Host.Log.Debug(fmt.Sprintf("%v: %v", r, err))
+	}
+}
+
+// withdraw takes back the start of a run that the host has not begun and never will.
+func (s *Shadows) withdraw(ctx context.Context, r *run, why error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s.refused(r, why)
+	s.warnf("%v: not started on %s: %v", r, r.host, why)
+	return s.retry(ctx, r, func() error { return s.Host.Store.Withdraw(r.task) })
+}
+
+// refused has nothing more started under the claim of a run that was not begun, and no job
+// like it for a while on its host, unless the claim is to blame.
+func (s *Shadows) refused(r *run, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := r.claim
+	c.spent = true
+	switch api.RefusalOf(why) {
+	case api.RefusedUnknown, api.RefusedWorkLife, api.RefusedPreempted, api.RefusedState, api.RefusedFenced, api.RefusedTryAgain, api.RefusedBusy:
+		if c.used {
+			return
+		}
+	}
+	if s.Host.Store.Want(r.task) == nil {
+		h := s.of(r.host)
+		again := h.refuse(c.class, why.Error())
+		again.times = min(again.times+1, 10)
+		h.refused[c.class] = again
+	}
+}
+
+// retry does something again and again until it is done.
+func (s *Shadows) retry(ctx context.Context, r *run, do func() error) error {
+	for failures := 1; ; failures++ {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		s.warnf("%v: %v (tried again in %v)", r, err, retries.After(failures))
+		if err := sleep(ctx, retries.After(failures)); err != nil {
+			return err
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// follow waits for the end of a run, and passes on what people want of it.
+func (s *Shadows) follow(ctx context.Context, r *run) error {
+	for failures := 0; ; {
+		s.mu.Lock()
+		over, final, gone, why, there, forgotten, until := r.over, r.final, r.gone, r.why, r.there, r.forgotten, s.lostAt(r)
+		s.mu.Unlock()
+		if there && !r.told {
+			r.told = true
+			if !r.found { // else the execd before has done it
+				r.notices.Mail(mail.Started, nil)
+				s.Host.Counts.Start(r.task.Started.Sub(r.task.Job.Submitted))
+			}
+		}
+		now := time.Now()
+		past := !until.IsZero() && !now.Before(until)
+		switch {
+		case final != nil:
+			s.conclude(r, toldBy(final))
+			return s.finish(ctx, r)
+		case over != nil && (gone || past):
+			s.conclude(r, told{end: over})
+			return s.finish(ctx, r)
+		case gone && !there && !r.found:
+			return s.withdraw(ctx, r, errors.New(why))
+		case gone:
+			s.giveUp(r, r.host+" knows nothing of it any more: "+why)
+			return s.finish(ctx, r)
+		case forgotten:
+			s.mu.Lock()
+			r.claim.spent = true
+			s.mu.Unlock()
+			s.giveUp(r, s.silence(r))
+			return s.finish(ctx, r)
+		case past:
+			s.giveUp(r, s.silence(r))
+			return s.finish(ctx, r)
+		}
+		pause := time.Hour
+		if !until.IsZero() {
+			pause = until.Sub(now)
+		}
+		if err := s.carryOut(ctx, r); err != nil {
+			failures++
+			pause = min(pause, retries.After(failures))
+		} else {
+			failures = 0
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-r.poked:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// lostAt returns when nothing runs any more of a run whose claim is not renewed; zero: it
+// is. s.mu is held.
+func (s *Shadows) lostAt(r *run) time.Time {
+	if c := r.claim; c != nil && (c.closed || c.lease.hopeless(time.Now())) {
+		return c.lease.lost()
+	}
+	return time.Time{}
+}
+
+// finish records the end of a run, tells who waits, and settles its task.
+func (s *Shadows) finish(ctx context.Context, r *run) error {
+	recorded := r.found && s.Host.Store.Recorded(r.task)
+	if err := s.retry(ctx, r, func() error { _, err := r.tail.Save(); return err }); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.acknowledge(r)
+	s.mu.Unlock()
+	_, _ = r.tail.Tell() // it cannot fail
+	if !recorded {       // else the execd before has done it, as far as is known
+		_, _ = r.tail.Mail()
+	}
+	return s.retry(ctx, r, func() error {
+		err := r.tail.Synced()
+		if err == nil {
+			return s.Host.Store.Settle(r.task)
+		}
+		_, again := r.tail.Save()
+		return errors.Join(err, again)
+	})
+}

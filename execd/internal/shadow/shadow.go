@@ -1,0 +1,191 @@
+// Package shadow has jobs of this host run on slots of others. It claims them for its
+// users, starts what waits under these claims, follows it, and has its end go the way of
+// those that ran here. A run on another host is a run like any other in the record of its
+// job; remote/ has the claims, with their secrets. Either host may be started anew at any
+// time: a run goes on under the lease of its claim, and nobody runs it again before that
+// is over.
+//
+// Which host takes a job that host decides, and only what cannot start here is offered:
+// slots of others are none of the scheduler's resources.
+//
+// Daemon makes it, stage hands it the tasks that are elsewhere, and server asks it what
+// qstat shows of them. It imports the parts of stage that follow an end.
+//
+// Claim.calls is taken before Shadows.mu, and is held while a host is asked to begin or to
+// end a run. Under Shadows.mu nothing waits for a disk or a host; it is taken before the
+// locks of package queue and of job.Store.
+package shadow
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/output"
+	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/stage/base"
+	"paddock/internal/backoff"
+	"paddock/spool"
+)
+
+// retries are the pauses after which a host that did not answer is asked again.
+var retries = backoff.Doubling{First: time.Second, Most: 30 * time.Second}
+
+// Shadows are those of all runs on other hosts. The exported fields are set before first
+// use.
+type Shadows struct {
+	Host *base.Host // what the ends of runs need
+	Root *spool.Root
+	// Streams remembers where jobs write.
+	Streams *output.Index
+	// On returns a client of another host for one of this host's users; empty: for this
+	// host itself.
+	On func(host, user string) *api.Client
+	// Peers returns how the hosts are that execute.
+	Peers func() []api.PeerStatus
+	// Foremost returns the first jobs that wait for a slot here, in the order of their turn.
+	Foremost func(most int) []schedule.Waiting
+	// Changed is told that the tasks of a job that wait have become others.
+	Changed func(*job.Job)
+	// JobAd returns the ad of a job as slots see it, and Domain the FILESYSTEM_DOMAIN of this
+	// host; empty: it shares no file system.
+	JobAd  func(*job.Job) *classad.Ad
+	Domain func() string
+
+	wake   chan struct{} // capacity 1; there may be something to be done
+	leases chan struct{} // capacity 1; there may be another lease to be renewed
+	work   sync.WaitGroup
+
+	mu     sync.Mutex
+	ctx    context.Context        // guarded by mu; of all that is under way; nil: nothing is done yet
+	hosts  map[string]*host       // guarded by mu; by name
+	claims map[string]*claim      // guarded by mu; by their public ids
+	runs   map[api.SandboxID]*run // guarded by mu
+	asked  map[class]int          // guarded by mu; claims that hosts are being asked for
+	stay   map[*job.Job]string    // guarded by mu; why jobs that wait were not taken by any host, as of the last round
+	last   uint64                 // guarded by mu; counter of the last run
+}
+
+// host is another host.
+type host struct {
+	name    string
+	slots   []slotAd          // its free slots, as of read
+	queues  map[string]string // queues of slots, by name
+	read    time.Time
+	reading bool
+	stirred bool // they have changed since
+	asking  int  // claims that it is being asked for
+	steps   int  // that are left in this round to evaluate its ads
+	refused map[class]refusal
+	follows bool                     // its events are followed
+	heard   bool                     // it has said what it had to say of runs of earlier execds
+	again   time.Time                // when they are followed again after a failure, without a run there
+	cancel  context.CancelFunc       // of the request by which they are
+	silent  time.Time                // since when it has not answered; zero: it does
+	acks    map[api.SandboxID]uint64 // what is to be acknowledged
+}
+
+// refusal is why a host takes no jobs of a class.
+type refusal struct {
+	text  string
+	until time.Time
+	times int  // how often it has refused one after it had granted a slot
+	state bool // for the state of its slots, and not for what the job is
+}
+
+// These bound what is done for jobs that wait.
+const (
+	most        = 256              // jobs that are looked at in a round
+	askedAtOnce = 8                // claims of one host
+	fresh       = 5 * time.Second  // how long the ads of slots are believed
+	freshLeast  = time.Second      // the same when they are known to have changed
+	refusedFor  = 30 * time.Second // how long a refusal is, for the first time
+	refusedMost = time.Hour        // and at most, where slots are granted and the job is refused
+	idleFor     = 5 * time.Second  // how long a claim without work is kept
+	wanted      = 2400             // seconds of lease that are asked for
+	callLimit   = 30 * time.Second // for an answer that waits for no event
+)
+
+// Init makes it ready. It does not do anything yet.
+func (s *Shadows) Init() {
+	s.wake, s.leases = make(chan struct{}, 1), make(chan struct{}, 1)
+	s.hosts, s.claims, s.runs = map[string]*host{}, map[string]*claim{}, map[api.SandboxID]*run{}
+	s.asked, s.stay = map[class]int{}, map[*job.Job]string{}
+}
+
+// Wake notes that there may be something to be done: a job waits, or the slots of another
+// host have changed.
+func (s *Shadows) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // a hint is already there
+	}
+}
+
+// Stirred is told that a host has become another: it is up or down, or its slots have
+// changed.
+func (s *Shadows) Stirred(name string) {
+	s.mu.Lock()
+	if h := s.hosts[name]; h != nil {
+		h.stirred = true
+		for c, r := range h.refused {
+			if r.state {
+				delete(h.refused, c)
+			}
+		}
+	}
+	s.mu.Unlock()
+	s.Wake()
+}
+
+// Run works until ctx is done. What runs on other hosts goes on there.
+func (s *Shadows) Run(ctx context.Context) {
+	s.mu.Lock()
+	s.ctx = ctx
+	for _, r := range s.runs {
+		s.lead(r)
+	}
+	s.mu.Unlock()
+	s.work.Go(func() { s.renew(ctx) })
+	for ctx.Err() == nil {
+		next := s.round(time.Now())
+		var later <-chan time.Time
+		if !next.IsZero() {
+			later = time.After(time.Until(next))
+		}
+		select {
+		case <-ctx.Done():
+		case <-s.wake:
+		case <-later:
+		}
+	}
+	s.mu.Lock()
+	s.ctx = nil
+	s.mu.Unlock()
+	s.work.Wait()
+}
+
+// do does something in a goroutine of its own, until execd stops. s.mu is held.
+func (s *Shadows) do(f func(ctx context.Context)) {
+	if ctx := s.ctx; ctx != nil && ctx.Err() == nil { // else the next execd finds it on disk
+		s.work.Go(func() { f(ctx) })
+	}
+}
+
+// of returns a host. s.mu is held.
+func (s *Shadows) of(name string) *host {
+	h := s.hosts[name]
+	if h == nil {
+		h = &host{name: name, refused: map[class]refusal{}, acks: map[api.SandboxID]uint64{}}
+		s.hosts[name] = h
+	}
+	return h
+}
+
+func (s *Shadows) logf(format string, args ...any) { s.Host.Log.Info(fmt.Sprintf(format, args...)) }
+
+func (s *Shadows) warnf(format string, args ...any) { s.Host.Log.Warn(fmt.Sprintf(format, args...)) }

@@ -1,0 +1,405 @@
+package shadow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/spool"
+)
+
+// activate has a host begin a run, and returns when it has, or when it is known that it
+// never will: the error says why.
+func (s *Shadows) activate(ctx context.Context, r *run, request *api.SubmitRequest) error {
+	t := r.task
+	one := *request
+	path, err := s.Host.Store.Script(t.Job)
+	if err == nil && path != "" {
+		one.Script, err = spool.ReadFile(path, api.MaxScript)
+	}
+	if err != nil {
+		return err
+	}
+	home := &api.Home{Job: t.Job.Number, Task: t.Number, Run: t.Run}
+	if t.Job.Tasks.IsArray() {
+		home.Array = t.Job.Tasks
+	}
+	// What has brought the task here is over, and its owner is told from here.
+	one.Tasks, one.Only, one.MaxRun, one.Verify, one.Hold, one.After = api.Tasks{}, "", 0, "", "", time.Time{}
+	one.HoldJobs, one.HoldArray, one.HoldOK, one.HoldArrayOK = nil, nil, nil, nil
+	one.Mail, one.MailTo, one.Priority, one.Reserve = "", nil, 0, false
+
+	s.logf("%v: is started on %s: claim=%s user=%s queue=%s", r, r.host, r.claim.public(), t.Job.Owner, t.Start.Queue)
+	r.claim.calls.Lock()
+	defer r.claim.calls.Unlock()
+	if s.Host.Store.Want(t) != nil {
+		return errors.New("it was deleted")
+	}
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	_, err = s.On(r.host, t.Job.Owner).ClaimOf(r.claim.ID).Activate(limited, api.ActivateRequest{Request: &one, Sandbox: api.SandboxID(r.sandbox()), Home: home})
+	cancel()
+	if err == nil {
+		return nil
+	}
+	// It may have begun it all the same.
+	if known, fenceErr := s.fence(ctx, r); known || fenceErr != nil {
+		return fenceErr
+	}
+	return err
+}
+
+// fence asks a host whether it has a run. One that it does not know it will never begin. An
+// error says that the run is not to be waited for: ctx is done.
+func (s *Shadows) fence(ctx context.Context, r *run) (known bool, err error) {
+	for failures := 1; ; failures++ {
+		id := r.claim.ID
+		limited, cancel := context.WithTimeout(ctx, callLimit)
+		reply, err := s.On(r.host, "").RunState(limited, api.RunStateRequest{ID: id, Sandbox: api.SandboxID(r.sandbox()), Fence: id != ""})
+		cancel()
+		switch {
+		case err == nil && reply.State != api.RunUnknown:
+			return true, nil
+		case err == nil && reply.Fenced:
+			return false, nil
+		case err != nil:
+			s.Host.Log.Debug(fmt.Sprintf("%v: %v", r, err))
+		}
+		s.mu.Lock()
+		until, forgotten := s.lostAt(r), r.forgotten
+		s.mu.Unlock()
+		if forgotten || !until.IsZero() && time.Now().After(until) {
+			return true, nil // as far as anybody knows
+		}
+		if err := sleep(ctx, retries.After(failures)); err != nil {
+			return true, err
+		}
+	}
+}
+
+// watch follows the runs on a host until none is left there, and all that was said of
+// them is acknowledged. One goroutine does it for each host.
+func (s *Shadows) watch(ctx context.Context, h *host) {
+	cursor := ""
+	for failures := 0; ; {
+		s.mu.Lock()
+		acks := make([]api.Ack, 0, len(h.acks))
+		for id, seq := range h.acks {
+			if len(acks) < api.MaxEvents {
+				acks = append(acks, api.Ack{Sandbox: id, Seq: seq})
+			}
+		}
+		runs := s.on(h.name)
+		if h.follows = !h.heard || len(acks)+len(runs) > 0; !h.follows {
+			s.mu.Unlock()
+			return
+		}
+		limited, cancel := context.WithTimeout(ctx, followLimit)
+		h.cancel = cancel
+		s.mu.Unlock()
+		reply, err := s.On(h.name, "").Follow(limited, api.FollowRequest{Cursor: cursor, Acks: acks})
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, context.Canceled) {
+			continue // there is something to be acknowledged
+		}
+		if err != nil {
+			if s.silent(h, err) {
+				return
+			}
+			if failures++; sleep(ctx, retries.After(failures)) != nil {
+				return
+			}
+			continue
+		}
+		failures, cursor = 0, reply.Cursor
+		s.heard(h, acks, &reply)
+	}
+}
+
+// followLimit is for how long a host that answers each minute may be silent.
+const followLimit = 3 * time.Minute
+
+// on returns the runs on a host. s.mu is held.
+func (s *Shadows) on(name string) (list []*run) {
+	for _, r := range s.runs {
+		if r.host == name {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// silent notes that a host does not answer, and reports whether that does not matter.
+func (s *Shadows) silent(h *host, err error) (whatever bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.on(h.name))
+	if n == 0 { // it is followed again when it is up
+		h.follows, h.again = false, time.Now().Add(retries.Most)
+		return true
+	}
+	if h.silent.IsZero() {
+		h.silent = time.Now()
+		s.warnf("execd: host %s does not answer, and %d jobs run there: %v", h.name, n, err)
+	}
+	return false
+}
+
+// heard takes over what a host has said. It may say anything.
+func (s *Shadows) heard(h *host, acks []api.Ack, reply *api.FollowReply) {
+	events := reply.Events[:min(len(reply.Events), api.MaxEvents)]
+	used := make([]*api.Usage, len(events))
+	for i := range events {
+		used[i] = usageIn(events[i].Ad)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.heard = true
+	if !h.silent.IsZero() {
+		h.silent = time.Time{}
+		s.logf("execd: host %s answers again", h.name)
+	}
+	for _, a := range acks {
+		if h.acks[a.Sandbox] == a.Seq {
+			delete(h.acks, a.Sandbox)
+		}
+	}
+	for i := range events {
+		e := &events[i]
+		r := s.runs[e.Sandbox]
+		if r == nil || r.host != h.name { // its end is recorded, or it never was
+			h.acks[e.Sandbox] = max(h.acks[e.Sandbox], e.Seq)
+			continue
+		}
+		switch e.Kind {
+		case api.ActivationStarted, api.ActivationUpdate, api.ActivationSuspended, api.ActivationResumed:
+			if !r.there {
+				r.there = true
+				r.poke()
+			}
+			if used[i] != nil {
+				r.used = used[i]
+			}
+		case api.ActivationOver:
+			// The claim is free before the end is accounted.
+			if r.there = true; e.End != nil && r.over == nil {
+				r.over = e.End
+				r.claim.used = true
+				s.leave(r)
+			}
+		case api.ActivationFinal:
+			if e.End != nil && r.final == nil {
+				r.over, r.final, r.seq = e.End, e.End, e.Seq
+				r.claim.used = true
+				s.leave(r)
+				r.poke()
+			}
+			continue // it is acknowledged when it is recorded
+		case api.ActivationGone:
+			if r.final == nil && !r.gone {
+				r.gone, r.why, r.seq = true, api.Visible(api.Short(e.Reason)), e.Seq
+				r.poke()
+			}
+			continue
+		}
+		h.acks[e.Sandbox] = max(h.acks[e.Sandbox], e.Seq)
+	}
+}
+
+// usageIn returns what an update of a run says that it has used; nil: nothing is said.
+func usageIn(text string) *api.Usage {
+	if text == "" || len(text) > api.MaxUpdate {
+		return nil
+	}
+	ad, err := classad.ParseOld(text)
+	if err != nil {
+		return nil
+	}
+	env := &classad.Env{My: ad}
+	number := func(name string) float64 {
+		n, ok := env.Attr(name).Number()
+		if !ok || !(n >= 0 && n < 1e18) {
+			return 0
+		}
+		return n
+	}
+	u := &api.Usage{CPU: number("RemoteUserCpu") + number("RemoteSysCpu"), PIDs: int(number("NumPids"))}
+	u.VMem, u.RSS = 1024*number("ImageSize"), 1024*number("ResidentSetSize")
+	u.MaxVMem, u.MaxRSS = u.VMem, u.RSS
+	return u
+}
+
+// acknowledge has a host forget a run whose end is recorded. s.mu is held.
+func (s *Shadows) acknowledge(r *run) {
+	if r.seq > 0 {
+		h := s.of(r.host)
+		h.acks[api.SandboxID(r.sandbox())] = r.seq
+		s.followed(h)
+		// It goes with the next request, which may be a minute away.
+		time.AfterFunc(ackPause, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if _, waits := h.acks[api.SandboxID(r.sandbox())]; waits && h.cancel != nil {
+				h.cancel()
+			}
+		})
+	}
+}
+
+// ackPause is how long an acknowledgement waits for a request to go with.
+const ackPause = time.Second
+
+// followed has the events of a host followed. s.mu is held.
+func (s *Shadows) followed(h *host) {
+	if !h.follows {
+		h.follows = true
+		s.do(func(ctx context.Context) { s.watch(ctx, h) })
+	}
+}
+
+// Look carries out what people want of a run: that it ends, is stopped or goes on.
+func (s *Shadows) Look(t *job.Task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.runOf(t); r != nil {
+		r.poke()
+	}
+}
+
+// runOf returns the run of a task. s.mu is held.
+func (s *Shadows) runOf(t *job.Task) *run {
+	if r := s.runs[api.SandboxID(t.Start.Remote.Sandbox)]; r != nil && r.task == t {
+		return r
+	}
+	return nil
+}
+
+// carryOut has the host of a run do what people want of it.
+func (s *Shadows) carryOut(ctx context.Context, r *run) error {
+	c := r.claim
+	if c.ID == "" {
+		return nil // nobody can
+	}
+	c.calls.Lock()
+	defer c.calls.Unlock()
+	s.mu.Lock()
+	mine := c.run == r
+	s.mu.Unlock()
+	if !mine {
+		return nil // it is over, and another runs there
+	}
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	to := s.On(r.host, "").ClaimOf(c.ID)
+	var err error
+	want, stop := s.Host.Store.Want(r.task), s.Host.Store.WantStopped(r.task)
+	switch {
+	case want != nil && r.killed != want:
+		if _, err = to.Deactivate(limited, api.Forcible); err == nil {
+			r.killed = want
+		}
+	case want == nil && stop != r.stopped:
+		if stop {
+			_, err = to.Suspend(limited)
+		} else {
+			_, err = to.Continue(limited)
+		}
+		if err == nil {
+			r.stopped = stop
+		}
+	}
+	if err != nil && !errors.Is(err, api.ErrNotSent) {
+		// It may come to the host late, when another runs under the claim: none does.
+		s.mu.Lock()
+		c.spent = true
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// renew renews the leases of all claims, those of a host by one request.
+func (s *Shadows) renew(ctx context.Context) {
+	for ctx.Err() == nil {
+		now := time.Now()
+		next := now.Add(time.Minute)
+		due := map[string][]*claim{}
+		s.mu.Lock()
+		for _, c := range s.claims {
+			if c.closed || c.renewing || c.ID == "" {
+				continue
+			}
+			if c.lease.hopeless(now) {
+				s.over(c, "its lease is over")
+				continue
+			}
+			if at := c.lease.due(c.failures); at.After(now) {
+				if at.Before(next) {
+					next = at
+				}
+				continue
+			}
+			c.renewing = true
+			due[c.Host] = append(due[c.Host], c)
+		}
+		for name, list := range due {
+			for part := range slices.Chunk(list, api.MaxWords) {
+				s.do(func(ctx context.Context) { s.renewAll(ctx, name, part) })
+			}
+		}
+		s.mu.Unlock()
+		t := time.NewTimer(time.Until(next))
+		select {
+		case <-ctx.Done():
+		case <-s.leases:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// renewAll renews leases on one host.
+func (s *Shadows) renewAll(ctx context.Context, name string, list []*claim) {
+	ids := make([]api.ClaimID, len(list))
+	begun := time.Now()
+	for i, c := range list {
+		ids[i] = c.ID
+	}
+	limited, cancel := context.WithTimeout(ctx, renewPatience)
+	states, err := s.On(name, "").RenewAll(limited, ids)
+	cancel()
+	if err == nil && len(states) != len(list) {
+		err = fmt.Errorf("it has answered for %d claims instead of %d", len(states), len(list))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, c := range list {
+		c.renewing = false
+		switch {
+		case err != nil:
+			if c.failures++; errors.Is(err, api.ErrNotSent) {
+				c.lease.asked = begun
+			} else {
+				c.lease.tried, c.lease.asked = begun, begun
+			}
+		case states[i].Error != nil:
+			c.lease.asked = begun
+			if states[i].Error.Refusal == api.RefusedUnknown {
+				s.over(c, "the host does not know the claim")
+			}
+		default:
+			c.failures = 0
+			c.lease.tried, c.lease.asked, c.lease.renewed = begun, begun, begun
+		}
+	}
+	select {
+	case s.leases <- struct{}{}:
+	default:
+	}
+}
