@@ -335,14 +335,23 @@ func TestAwayLost(t *testing.T) {
 func TestAwayWhyNot(t *testing.T) {
 	t.Parallel()
 	a := newAway(t, "START = false\n")
-	job := strconv.Itoa(a.submit("true"))
-	for _, want := range []string{"node: START is false", "node: down since"} {
+	job, placed := strconv.Itoa(a.submit("true")), strconv.Itoa(a.submit("true", "-q", "all.q"))
+	home := strconv.Itoa(a.submit("true", "-l", "q=all.q"))
+	for _, w := range [][2]string{
+		{placed, "jobs that ask for a queue or a host run on this host alone"},
+		{home, "jobs that ask for a queue or a host run on this host alone"},
+		{job, "node: START is false"},
+		{job, "node: down since"},
+	} {
+		job, want := w[0], w[1]
+		if want == "node: down since" {
+			a.node.Daemon.Kill()
+		}
 		if err := harness.WaitFor(patience, want, func() (bool, error) {
 			return strings.Contains(a.as("qstat", "-j", job), "not on another host: "+want), nil
 		}); err != nil {
 			t.Fatalf("%v: %s\n%s", err, a.as("qstat", "-j", job), a.login.Log())
 		}
-		a.node.Daemon.Kill()
 	}
 	a.node.begin()
 }

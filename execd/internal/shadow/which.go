@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"slices"
 	"time"
 
 	"paddock/classad"
@@ -23,10 +24,17 @@ func stays(j *job.Job) string {
 		return "jobs with a sandbox run on this host alone"
 	case len(r.Attributes) > 0:
 		return "jobs with attributes run on this host alone"
+	case len(r.Queues) > 0, len(r.MasterQueues) > 0, slices.ContainsFunc(r.Hard, namesPlace):
+		return "jobs that ask for a queue or a host run on this host alone"
 	case r.Now:
 		return "it is to start at once or never"
 	}
 	return ""
+}
+
+// namesPlace reports whether a resource is the name of a queue or a host, or its shortcut.
+func namesPlace(r api.Resource) bool {
+	return slices.Contains([]string{"qname", "q", "hostname", "h"}, r.Name)
 }
 
 // class has jobs alike: what a host says of one of them it would say of the others.
