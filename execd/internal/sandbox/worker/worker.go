@@ -88,6 +88,10 @@ func (r *Runner) Copy(ctx context.Context, owner *user.User, dir string, o *orde
 		return order.Result{}, err
 	}
 	result, err := p.wait(ctx, cmp.Or(r.Stall, stall), report)
+	if err == nil {
+		// What execd starts just now has the lock as well, until it comes to its exec.
+		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)
+	}
 	switch {
 	case err == nil || !result.Turn:
 	case o.Turn:
