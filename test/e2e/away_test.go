@@ -162,8 +162,11 @@ func TestAway(t *testing.T) {
 	}
 	// Nothing is left.
 	a.until(1, "Claimed/Idle queue")
-	if names, err := os.ReadDir(a.login.dir + "/spool/remote"); err == nil && len(names) > 0 {
-		t.Errorf("claims are left: %q", names)
+	if err := harness.WaitFor(patience, "no claims to be left", func() (bool, error) {
+		names, err := os.ReadDir(a.login.dir + "/spool/remote")
+		return len(names) == 0, err
+	}); err != nil {
+		t.Error(err)
 	}
 }
 
