@@ -84,13 +84,7 @@ func (s activations) follow(ctx context.Context, c job.Caller, req *api.FollowRe
 			return reply, nil
 		}
 		req.Cursor, req.Acks = reply.Cursor, nil
-		select {
-		case <-changed:
-		case <-enough.C:
-			return reply, nil
-		case <-s.stopping:
-			return reply, nil
-		case <-ctx.Done():
+		if !s.awaitChange(ctx, changed, enough.C) {
 			return reply, nil
 		}
 	}

@@ -282,13 +282,7 @@ func (s *Server) slotsSince(ctx context.Context, c job.Caller, in *incoming) (an
 			return reply, nil
 		}
 		giveBack(&in.leaveTurn) // who waits keeps nobody from his turn
-		select {
-		case <-changed:
-		case <-enough.C:
-			return reply, nil
-		case <-s.stopping:
-			return reply, nil
-		case <-ctx.Done():
+		if !s.awaitChange(ctx, changed, enough.C) {
 			return reply, nil
 		}
 		select {
@@ -297,4 +291,17 @@ func (s *Server) slotsSince(ctx context.Context, c job.Caller, in *incoming) (an
 		case <-ctx.Done():
 		}
 	}
+}
+
+// awaitChange waits for a change that a long poll is kept back for, and reports whether it
+// has come before there was enough of that, or nobody waits any more.
+func (s *Server) awaitChange(ctx context.Context, changed <-chan struct{}, enough <-chan time.Time) bool {
+	select {
+	case <-changed:
+		return true
+	case <-enough:
+	case <-s.stopping:
+	case <-ctx.Done():
+	}
+	return false
 }
