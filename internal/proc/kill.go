@@ -60,8 +60,9 @@ func Kill(limit time.Duration, owns func(Process) bool) (killed int, err error) 
 }
 
 // stop stops the processes that owns picks, and those below them, until a look finds
-// no new ones, and returns them all, and whether others are in the middle of exec. A stopped process does not fork, so that no child is
-// lost by the death of its parent, by which alone some children are found.
+// no new ones, and returns them all, and whether others are in the middle of exec. A
+// stopped process does not fork, so that no child is lost by the death of its parent, by
+// which alone some children are found.
 func stop(end time.Time, owns func(Process) bool) (stopped map[ID]Process, execs bool, err error) {
 	stopped = map[ID]Process{}
 	for {
