@@ -64,6 +64,7 @@ func (s *shadow) client(user string) *api.Client {
 			return err
 		}
 		defer c.Close()
+		defer context.AfterFunc(ctx, func() { c.Close() })()
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://node"+path, bytes.NewReader(body))
 		if err != nil {
 			return err
