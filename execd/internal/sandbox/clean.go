@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,7 +73,7 @@ func (m *Manager) try(path string, aside func(do func())) {
 	defer m.mu.Unlock()
 	l := m.left[path]
 	if err == nil {
-		if l != nil {
+		if l != nil && !strings.HasPrefix(filepath.Base(path), spared) {
 			m.Log.Info(fmt.Sprintf("execd: sandbox %s is removed", path))
 		}
 		delete(m.left, path)
@@ -134,6 +135,8 @@ func (m *Manager) remove(path string, aside func(do func())) error {
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
+	} else if m.save(dir, aside) {
+		return nil
 	}
 	for _, name := range []string{order.DirFiles, order.DirSay} {
 		if err := atomicfile.Step(atomicfile.OpRemove, filepath.Join(path, name)); err != nil {
@@ -214,14 +217,16 @@ func (m *Manager) Recover() {
 			m.Log.Warn(fmt.Sprintf("execd: %s has no run, and is left alone: %v", path, err))
 			continue
 		}
-		m.Log.Info(fmt.Sprintf("execd: sandbox %s has no run any more", path))
+		if !strings.HasPrefix(e.Name(), spared) {
+			m.Log.Info(fmt.Sprintf("execd: sandbox %s has no run any more", path))
+		}
 		m.Later(0, func() { m.try(path, alone) })
 	}
 }
 
 // isLitter refuses what execd may not have made, or does not own alone.
 func (m *Manager) isLitter(place, name string) error {
-	run, _, ok := parse(name)
+	run, _, ok := parse(strings.TrimPrefix(name, spared))
 	if !ok {
 		return errors.New("it has no name of a sandbox")
 	}

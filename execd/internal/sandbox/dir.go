@@ -107,6 +107,7 @@ func (m *Manager) make(s *job.Sandbox, owner *user.User) error {
 		return err
 	}
 	defer place.Close()
+	m.useSpare(s, owner)
 	dir, err := mkdir(place, filepath.Base(s.Dir))
 	if err == nil {
 		defer dir.Close()

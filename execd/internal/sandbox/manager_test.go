@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -498,5 +499,95 @@ func TestRecover(t *testing.T) {
 	}
 	if left := r.Left(); len(left) != len(stays) || left[0].State != api.SandboxAlone || left[0].Error == "" {
 		t.Errorf("left are %+v: %s", left, r.log.String())
+	}
+}
+
+// A sandbox in which nothing was left is that of the next run of its owner, unless he has
+// changed it; and nothing is left of it after a restart.
+func TestSpare(t *testing.T) {
+	r := newRig(t)
+	if !r.Privileged {
+		t.Skip("needs root: only the sandboxes of others are used again")
+	}
+	inode := func(path string) uint64 {
+		t.Helper()
+		var st unix.Stat_t
+		r.must(unix.Lstat(path, &st))
+		return st.Ino
+	}
+	next := func() (*job.Task, uint64) {
+		t.Helper()
+		task := r.made()
+		return task, inode(files(task))
+	}
+	task, first := next()
+	place := filepath.Dir(task.Start.Sandbox.Dir)
+	keep, other := next()
+	if first == other {
+		t.Fatal("two runs have one sandbox")
+	}
+	for what, change := range map[string]func(dir string) error{
+		"nothing": func(string) error { return nil },
+		"a file":  func(dir string) error { return os.WriteFile(filepath.Join(dir, "left"), nil, 0o600) },
+		"mode":    func(dir string) error { return os.Chmod(dir, 0o755) },
+		"ACL": func(dir string) error { // user::rwx, group::---, other::---
+			acl := []byte{2, 0, 0, 0}
+			for tag, perm := range map[byte]byte{1: 7} {
+				acl = append(acl, tag, 0, perm, 0, 0xff, 0xff, 0xff, 0xff)
+			}
+			acl = append(acl, 4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x20, 0, 0, 0, 0xff, 0xff, 0xff, 0xff)
+			err := unix.Setxattr(dir, "system.posix_acl_default", acl, 0)
+			if errors.Is(err, unix.ENOTSUP) {
+				return os.Chmod(dir, 0o711)
+			}
+			return err
+		},
+	} {
+		r.asOwner(func() { r.must(change(files(task))) })
+		old := inode(files(task))
+		r.Remove(task)
+		if names, err := filepath.Glob(place + "/[^.]*"); err != nil || len(names) != 1 {
+			t.Errorf("%s: %q, %v; want one sandbox", what, names, err)
+		}
+		// Another directory may get the number of one that is gone: only a spare is there yet.
+		spares, err := filepath.Glob(place + "/.spare-*")
+		if err != nil || (len(spares) == 1) != (what == "nothing") {
+			t.Errorf("%s: spares %q, %v", what, spares, err)
+		}
+		var st unix.Stat_t
+		now := uint64(0)
+		task, now = next()
+		r.must(unix.Lstat(files(task), &st))
+		if what == "nothing" && now != old || st.Mode&0o7777 != 0o700 || int(st.Uid) != r.owner.UID {
+			t.Errorf("%s: inode %d mode %o after %d", what, now, st.Mode, old)
+		}
+	}
+	// One that was changed while it was a spare, one of somebody else, and a restart.
+	r.Remove(task)
+	r.Remove(keep)
+	spares, err := filepath.Glob(place + "/.spare-*")
+	if err != nil || len(spares) != 2 {
+		t.Fatalf("spares %q, %v", spares, err)
+	}
+	r.must(os.WriteFile(filepath.Join(spares[0], "files", "late"), nil, 0o600))
+	r.must(os.WriteFile(filepath.Join(spares[1], "files", "late"), nil, 0o600))
+	task, _ = next()
+	if names, err := os.ReadDir(files(task)); err != nil || len(names) > 0 {
+		t.Errorf("a new sandbox has %v, %v", names, err)
+	}
+	r.passed()
+	r.owner.UID++
+	r.Remove(task)
+	next()
+	r.owner.UID--
+	r.spares = nil // as those of a new execd
+	r.Recover()
+	r.passed()
+	r.passed()
+	if spares, err = filepath.Glob(place + "/.spare-*"); err != nil || spares != nil || len(r.left) > 0 {
+		t.Errorf("after a restart: %q, %v, %v", spares, err, r.left)
+	}
+	if strings.Contains(r.log.String(), spared) {
+		t.Errorf("log:\n%s", &r.log)
 	}
 }

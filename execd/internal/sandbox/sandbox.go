@@ -60,6 +60,7 @@ type Manager struct {
 	places map[string]bool   // guarded by mu; directories that were found to be ours
 	left   map[string]*left  // guarded by mu; by path
 	held   map[string]uint32 // guarded by mu; projects, by path
+	spares []spare           // guarded by mu; the oldest first
 }
 
 // The knobs of hooks.conf.
