@@ -67,18 +67,20 @@ func (s *searches) make(n *search) {
 	close(n.done)
 }
 
-// look looks once at all processes, and returns how long that took and whether some are
-// in the middle of exec.
+// look looks once at all processes, and returns how long that took and whether some of
+// which only their environment may tell whose they are are in the middle of exec.
 func (n *search) look() (took time.Duration, execs bool) {
 	begin := time.Now()
 	all, err := proc.All()
+	needsEnvironment := false
 	for _, l := range n.of {
+		needsEnvironment = needsEnvironment || l.gid == 0
 		if err != nil {
 			n.left[l] = true // who looks for its processes alone will say why
 		}
 	}
 	for _, p := range all {
-		execs = execs || p.Execs
+		execs = execs || p.Execs && needsEnvironment
 		m := marksOf(p)
 		for _, l := range n.of {
 			if l.marked(&m) {
