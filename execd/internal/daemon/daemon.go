@@ -607,6 +607,7 @@ func (d *daemon) run(ctx context.Context) error {
 		err = d.shadows.Load()
 	}
 	if err == nil {
+		d.sandboxes.Refreeze()
 		err = d.stages.Recover()
 	}
 	if err != nil {

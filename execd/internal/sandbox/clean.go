@@ -189,11 +189,6 @@ func (m *Manager) Recover() {
 		m.hold(s.Sandbox)
 	}
 	m.mu.Unlock()
-	for _, t := range m.Store.Unfinished() {
-		if s := t.Start.Sandbox; s != nil && m.Store.State(t) == job.Over {
-			m.Freeze(t, s.Slot)
-		}
-	}
 	place := m.Place()
 	if err := m.check(place); err != nil {
 		m.Log.Warn("execd: " + err.Error())

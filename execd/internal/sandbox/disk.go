@@ -51,6 +51,16 @@ func (m *Manager) Freeze(t *job.Task, slot int) {
 	}
 }
 
+// Refreeze freezes the runs again whose output was leaving when the execd before ended, by
+// job and task. Call it before any of them goes on.
+func (m *Manager) Refreeze() {
+	for _, t := range m.Store.Unfinished() {
+		if s := t.Start.Sandbox; s != nil && m.Store.State(t) == job.Over {
+			m.Freeze(t, s.Slot)
+		}
+	}
+}
+
 // of returns the entry of a run, nil if it has none. o.mu is held.
 func (o *outbox) of(t *job.Task) *leaving {
 	for _, l := range o.runs {

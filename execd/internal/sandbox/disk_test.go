@@ -53,7 +53,7 @@ func TestLeaving(t *testing.T) {
 	is("stuck")
 
 	r.out = outbox{} // execd is another one
-	r.Recover()
+	r.Refreeze()
 	is("after a restart")
 	r.must(r.Store.Unstick(task))
 	want.Travels = true
