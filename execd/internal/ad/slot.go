@@ -58,7 +58,12 @@ type SlotInfo struct {
 	// Extra are the attributes of STARTD_ATTRS and, copied out of the ad of the
 	// job, of STARTD_JOB_ATTRS. They are not laid over what the slot itself says.
 	Extra []classad.Attr
+
+	Dropped Dropped
 }
+
+// Dropped is how much of what was to be said of jobs could not be since execd was started.
+type Dropped struct{ History, Startd uint64 }
 
 // Child is a slot that was carved out of a partitionable one.
 type Child struct {
@@ -122,6 +127,7 @@ func Slot(in SlotInfo) *classad.Ad {
 	in.policy(&b)
 	in.claim(&b)
 	in.job(&b)
+	in.dropped(&b)
 	return b.over(nil)
 }
 
@@ -314,6 +320,11 @@ func (in *SlotInfo) job(b *builder) {
 	}
 	b.integer("TotalJobRunTime", seconds(j.Run))
 	b.integer("TotalJobSuspendTime", seconds(j.Suspended))
+}
+
+func (in *SlotInfo) dropped(b *builder) {
+	b.integer("HistoryDropped", int64(in.Dropped.History))
+	b.integer("StartdHistoryDropped", int64(in.Dropped.Startd))
 }
 
 // seconds returns a duration in seconds, as ads have it.

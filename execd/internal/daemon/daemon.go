@@ -31,6 +31,7 @@ import (
 	"paddock/execd/internal/drain"
 	"paddock/execd/internal/eventlog"
 	"paddock/execd/internal/follow"
+	"paddock/execd/internal/history"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/journal"
@@ -89,7 +90,7 @@ func Check(o Options) (*conf.Config, error) {
 		return nil, err
 	}
 	c, err := conf.Check(files)
-	broken := errors.Join(checkHooks(c, o.RootMode), checkPlugins(c), checkPeers(o, c))
+	broken := errors.Join(checkHooks(c, o.RootMode), refused(c, sandbox.PluginProblems(c.Knobs)), checkPeers(o, c), refused(c, history.Problems(c.Knobs)))
 	if err == nil { // with mistakes it is not known what devices and directories are for
 		_, without := launch.ScratchReport(c, o.RootMode)
 		for _, text := range slices.Concat(without, launch.DeviceProblems(c)) {
@@ -422,6 +423,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.usage.Exceeded = d.stages.Exceeded
 	d.buildSandboxes(boot)
 	d.buildShadows(hosts)
+	d.buildHistories()
 	table := claim.NewTable(config.Queues, queue.Holder)
 	d.stages.SlotOf = d.slotOf(table)
 	d.slotAds = &slotAds{d: d, platform: ad.ThisPlatform(osRelease()), address: "<" + host + ">"}

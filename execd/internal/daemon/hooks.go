@@ -27,8 +27,14 @@ func hookProblems(table *hook.Table, rootMode bool, users asuser.Users) []knob.P
 // checkHooks returns what is wrong with the hooks of a configuration, as one error, and
 // adds what is merely odd to its warnings.
 func checkHooks(c *conf.Config, rootMode bool) error {
+	return refused(c, hookProblems(hook.NewTable(c.Knobs), rootMode, &user.Directory{}))
+}
+
+// refused returns those problems of knobs as one error that are mistakes, and adds the others
+// to the warnings of a configuration.
+func refused(c *conf.Config, list []knob.Problem) error {
 	var errs []error
-	for _, p := range hookProblems(hook.NewTable(c.Knobs), rootMode, &user.Directory{}) {
+	for _, p := range list {
 		problem := conf.Problem{File: p.File, Line: p.Line, Text: p.Text}
 		if p.Warning {
 			c.Warnings = append(c.Warnings, problem)

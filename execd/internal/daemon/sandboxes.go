@@ -1,12 +1,10 @@
 package daemon
 
 import (
-	"errors"
 	"path/filepath"
 	"time"
 
 	"paddock/execd/internal/asuser"
-	"paddock/execd/internal/conf"
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/sandbox"
 	"paddock/execd/internal/sandbox/worker"
@@ -44,16 +42,4 @@ func (d *daemon) buildSandboxes(boot string) {
 	}
 	d.sandboxes = m
 	d.gauge.Look() // which asks it where they are
-}
-
-// checkPlugins returns what is wrong with the plugins of a configuration, as one error.
-func checkPlugins(c *conf.Config) error {
-	if c == nil {
-		return nil
-	}
-	var errs []error
-	for _, p := range sandbox.PluginProblems(c.Knobs) {
-		errs = append(errs, &conf.Problem{File: p.File, Line: p.Line, Text: p.Text})
-	}
-	return errors.Join(errs...)
 }

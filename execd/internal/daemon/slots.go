@@ -14,6 +14,7 @@ import (
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/slot"
 	"paddock/internal/proc"
 	"paddock/spool"
@@ -55,6 +56,7 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 			LoadAvg: host.Load, OwnLoadAvg: min(a.d.usage.Cores(), host.Load), VirtualMemory: host.Swap >> 10, KeyboardIdle: host.Keyboard, ConsoleIdle: host.Console,
 		},
 	}
+	info.Dropped = ad.Dropped{History: a.d.counts.Dropped(metrics.ToHistory), Startd: a.d.counts.Dropped(metrics.ToStartd)}
 	if in.Type != claim.Static {
 		cut(&info, in, room)
 	}

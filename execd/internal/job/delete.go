@@ -122,9 +122,12 @@ func (d *deletion) run(told *lines) error {
 			Event: EventWant, Tasks: set.format(), Time: now, Want: &Want{Signal: sigkill, By: d.caller.Name},
 		})
 	}
-	over := false
+	over, left := false, nobody
 	if len(record) > 0 {
 		undo := d.deleting()
+		if d.gone.Len() > 0 {
+			left = d.leaving(j)
+		}
 		err := d.commit(j, durable, func() {
 			j.deleted += d.gone.Len()
 			for number := range d.gone.All {
@@ -148,6 +151,7 @@ func (d *deletion) run(told *lines) error {
 			d.putBack()
 			return err
 		}
+		left(d.gone, "deleted by "+d.caller.Name)
 	}
 	if over {
 		d.remove(j)
@@ -192,7 +196,29 @@ func (s *Store) OnDelete(before func(*Job) (undo func())) {
 	s.onDelete = before
 }
 
-// deleting tells him; it returns what takes that back.
+// OnLeave has somebody told before the record says that tasks of a job are gone which did not
+// run; what he returns is called when it does. He may block, and call back into the Store.
+func (s *Store) OnLeave(before func(*Job) (left func(tasks Tasks, why string))) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onLeave = before
+}
+
+// nobody is told that tasks have left.
+func nobody(Tasks, string) {}
+
+// leaving tells him.
+func (s *Store) leaving(j *Job) (left func(tasks Tasks, why string)) {
+	s.mu.Lock()
+	before := s.onLeave
+	s.mu.Unlock()
+	if before == nil {
+		return nobody
+	}
+	return before(j)
+}
+
+// deleting tells who is told of deletions; it returns what takes that back.
 func (d *deletion) deleting() (undo func()) {
 	d.mu.Lock()
 	before := d.onDelete

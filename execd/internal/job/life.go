@@ -115,7 +115,7 @@ func (s *Store) Withdraw(t *Task) error {
 // end records that a task, which was recorded as started and was not, is over.
 func (s *Store) end(t *Task) error {
 	j, number, now := t.Job, strconv.Itoa(t.Number), time.Now()
-	over := false
+	over, left := false, s.leaving(j)
 	lines := []*line{
 		{Event: EventWithdrawn, Tasks: number, Time: now, Run: t.Run},
 		{Event: EventDeleted, Tasks: number, Time: now},
@@ -129,6 +129,13 @@ func (s *Store) end(t *Task) error {
 	if err != nil {
 		return err
 	}
+	gone := NoTasks(j.Tasks)
+	gone.Add(t.Number)
+	by := "execd"
+	if want := s.Want(t); want != nil && want.By != "" {
+		by = want.By
+	}
+	left(gone, "deleted by "+by)
 	if over {
 		s.remove(j)
 	}
@@ -287,25 +294,31 @@ func (s *Store) End(ends []Ending) []error {
 	return errs
 }
 
+// Fate returns what becomes of a task that has ended, by its End and by what somebody wants
+// of it.
+func (s *Store) Fate(t *Task) Fate {
+	switch fate, want := t.End.Fate, s.Want(t); {
+	case want != nil && !want.Requeue:
+		return FateDone // deleted since it has ended
+	case want != nil && want.Error != "" && fate == FateRequeue:
+		return FateError
+	default:
+		return fate
+	}
+}
+
 // Settle records what becomes of a task whose end is accounted and whose run
 // is cleaned, by the fate in its End. The last task takes the record with it.
 // It needs no sync: when the line is lost, the accounting step is repeated and
 // finds its own line.
 func (s *Store) Settle(t *Task) error {
 	l := &line{Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run}
-	fate := t.End.Fate
-	want := s.Want(t)
-	if want != nil && !want.Requeue {
-		fate = FateDone // deleted since it has ended
-	} else if want != nil && want.Error != "" && fate == FateRequeue {
-		fate = FateError
-	}
-	switch fate {
+	switch s.Fate(t) {
 	case FateRequeue:
 		l.Event = EventRequeued
 	case FateError:
 		l.Event, l.Reason = EventErrored, t.End.Reason
-		if want != nil && want.Error != "" {
+		if want := s.Want(t); want != nil && want.Error != "" {
 			l.Reason = want.Error
 		}
 	default:

@@ -30,9 +30,11 @@ type Store struct {
 
 	onWork func(*Job) // guarded by mu; told when a job has something to start
 	// onDelete is told before tasks are deleted that wait.
-	onDelete func(*Job) (undo func())               // guarded by mu
-	onNotice func(*Job, *api.SubmitRequest, Notice) // guarded by mu; nil: nobody is told
-	onUnbox  func(*Sandbox)                         // guarded by mu; nil: nobody is told
+	onDelete func(*Job) (undo func()) // guarded by mu
+	// onLeave is told before tasks leave the queue that did not run.
+	onLeave  func(*Job) (left func(tasks Tasks, why string)) // guarded by mu; nil: nobody is told
+	onNotice func(*Job, *api.SubmitRequest, Notice)          // guarded by mu; nil: nobody is told
+	onUnbox  func(*Sandbox)                                  // guarded by mu; nil: nobody is told
 
 	predecessors sync.Mutex // held while those of a job are altered
 }

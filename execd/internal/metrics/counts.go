@@ -49,6 +49,18 @@ type direction struct {
 // directions are the values of the label direction: that of input comes first.
 var directions = [...]string{"in", "out"}
 
+// Arrow is a way of what is said of a job to those who may miss it.
+type Arrow int
+
+// The arrows on which what fails is dropped.
+const (
+	ToHistory Arrow = iota // jobs that leave the queue
+	ToStartd               // runs that leave their slots
+)
+
+// arrows are the values of the label to.
+var arrows = [...]string{ToHistory: "history", ToStartd: "startd_history"}
+
 // Counts counts runs since execd was started. The zero value is ready.
 type Counts struct {
 	mu                                    sync.Mutex
@@ -57,6 +69,7 @@ type Counts struct {
 	waiting, starting, running, returning durations
 	idle                                  durations
 	transfers                             [len(directions)]direction
+	dropped                               [len(arrows)]uint64 // by Arrow
 }
 
 // Start counts a run that got its slots after waiting for a while.
@@ -90,6 +103,20 @@ func (c *Counts) Idle(t time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.idle.add(t)
+}
+
+// Drop counts what was dropped on an arrow.
+func (c *Counts) Drop(a Arrow) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dropped[a]++
+}
+
+// Dropped returns how often something was dropped on an arrow.
+func (c *Counts) Dropped(a Arrow) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dropped[a]
 }
 
 // Transfer counts an attempt to transfer files, and when they have arrived how much that

@@ -107,6 +107,13 @@ var families = []family{
 	transfer("_bytes_total", counter, "Bytes that have arrived.", func(w *writer, d *direction, of string) { w.series(float64(d.bytes), "direction", of) }),
 	transfer("_files_total", counter, "Files that have arrived.", func(w *writer, d *direction, of string) { w.series(float64(d.files), "direction", of) }),
 	transfer("_seconds", histogram, "Time of transfers that have arrived.", func(w *writer, d *direction, of string) { w.histogram(&d.took, "direction", of) }),
+	{"paddock_updates_dropped_total", counter, "What could not be said of jobs and was dropped, by whom it was for.", func(w *writer, s *Snapshot) {
+		w.counts(s, func(c *Counts) {
+			for to, name := range arrows {
+				w.series(float64(c.dropped[to]), "to", name)
+			}
+		})
+	}},
 	{"paddock_slots", gauge, "Slots of a queue.", func(w *writer, s *Snapshot) {
 		for _, q := range s.Queues {
 			w.series(float64(q.Total), "queue", q.Name)

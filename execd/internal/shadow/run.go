@@ -308,7 +308,7 @@ func (s *Shadows) finish(ctx context.Context, r *run) error {
 	return s.retry(ctx, r, func() error {
 		err := r.tail.Synced()
 		if err == nil {
-			return s.Host.Store.Settle(r.task)
+			return r.tail.Settle()
 		}
 		_, again := r.tail.Save()
 		return errors.Join(err, again)

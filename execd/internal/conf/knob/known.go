@@ -130,6 +130,11 @@ var known = []Known{
 	{Name: "TRANSFER_PATIENCE", Kind: Seconds, Default: "86400", Meaning: "how long output that cannot be delivered is tried again before somebody has to look"},
 	{Name: "SANDBOX_KEEP", Kind: Seconds, Default: "604800", Meaning: "how long it waits for that before it is given up, and its sandbox is removed; 0: for ever"},
 
+	{Name: "HISTORY", Kind: Path, Meaning: "the file to which the ads of jobs are written that leave the queue"},
+	{Name: "STARTD_HISTORY", Kind: Path, Meaning: "the file to which the ads of runs are written that leave a slot of this host"},
+	{Name: "MAX_HISTORY_LOG", Kind: Number, Least: 1, Default: "20971520", Meaning: "how many bytes such a file may have before it gets another name"},
+	{Name: "MAX_HISTORY_ROTATIONS", Kind: Number, Least: 1, Default: "2", Meaning: "how many of those are kept"},
+
 	{Name: "FetchWorkDelay", Kind: Expression, Wants: Whole, Else: "300 is taken", Default: "300", Meaning: "seconds from the end of one fetch to the next"},
 	{Name: "FETCH_OWNERS", Kind: List, Patterns: true, Meaning: "users, or patterns, whose work may be fetched when execd runs as root"},
 	{Name: "FETCH_WORK_AHEAD", Kind: Truth, Default: "false", Meaning: "ask for the next work while JOB_EXIT tells of the last"},

@@ -14,6 +14,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/history"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
@@ -58,6 +59,9 @@ type Host struct {
 	Keep func() time.Duration
 
 	Followers Followers // nil: nobody follows a job
+
+	History *history.File // of jobs that leave the queue; nil: there is none
+	Runs    *history.File // of runs that leave their slots; nil: there is none
 
 	// SlotOf finds the slot that a task runs on, the first where it has several: its
 	// number, 0 if it is not known, and with ads its ad.

@@ -56,13 +56,14 @@ type End struct {
 	event    func(func()) // has something happen to the run, and leads it on
 	attempts *int         // failed ones at the present step
 
-	removal Transit     // of output that nobody wants any more
-	vain    atomic.Bool // the output could not be delivered until somebody has looked
-	expiry  *time.Timer // gives up output that is stuck; nil: it never was
-	cleaned bool        // nothing is left of it but its record
-	shed    atomic.Bool // what is scarce was given back before the output was transferred
-	holds   bool        // the slots are kept until the output has arrived
-	leaves  bool        // output leaves the sandbox, or has left it
+	removal  Transit     // of output that nobody wants any more
+	vain     atomic.Bool // the output could not be delivered until somebody has looked
+	expiry   *time.Timer // gives up output that is stuck; nil: it never was
+	cleaned  bool        // nothing is left of it but its record
+	shed     atomic.Bool // what is scarce was given back before the output was transferred
+	historic bool        // the history of the host has it
+	holds    bool        // the slots are kept until the output has arrived
+	leaves   bool        // output leaves the sandbox, or has left it
 }
 
 // Slot returns the first slot of the run, by its number in the queue; 0: it has none there.
@@ -235,6 +236,7 @@ func (f *End) outputHook() (exit.Result, error) {
 // Free gives the slots back: what follows needs none, unless they are to be kept until the
 // output has arrived.
 func (f *End) Free() (exit.Result, error) {
+	f.record()
 	if f.delivers() {
 		if f.holds = !f.host.Output.Async(f.of); f.holds {
 			return exit.Nothing, nil
@@ -279,7 +281,7 @@ func (f *End) Gone() (exit.Result, error) {
 	if f.host.Followed(f.of) && !f.host.Followers.Acknowledged(f.of.Job, func() { f.event(nil) }) {
 		return exit.InProgress, nil
 	}
-	if err := f.host.Store.Settle(f.of); err != nil {
+	if err := f.Settle(); err != nil {
 		return exit.Failed, err
 	}
 	return exit.Nothing, nil

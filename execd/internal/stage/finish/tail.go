@@ -26,6 +26,7 @@ type Tail struct {
 	of      *job.Task
 	notices *notice.Notices
 	entry   *account.Entry // from Save on, unless that has to be repeated
+	left    bool           // the history has it
 }
 
 // Init makes it that of a run.
@@ -76,11 +77,17 @@ func (f *Tail) Mail() (exit.Result, error) {
 }
 
 // Synced returns when the accounting line is on disk, and the record of the job is not
-// needed any more. After an error Save is to be repeated.
+// needed any more but by the history. After an error Save is to be repeated.
 func (f *Tail) Synced() error {
 	if err := f.entry.Synced(); err != nil {
 		f.entry = nil
 		return &exit.Retry{Err: err}
 	}
 	return nil
+}
+
+// Settle records what becomes of the task.
+func (f *Tail) Settle() error {
+	f.leave()
+	return f.host.Store.Settle(f.of)
 }
