@@ -339,6 +339,7 @@ type daemon struct {
 	slotAds *slotAds
 	// sandboxes has the directories of jobs that ask for one.
 	sandboxes *sandbox.Manager
+	queueLog  history.Log
 	sources   source.Sources
 	fetch     *fetch.Layer
 	followed  *follow.Activations
@@ -637,6 +638,7 @@ func (d *daemon) run(ctx context.Context) error {
 	queueDone.Go(func() { d.load.Run(ctx, d.queue.SetLoad) })
 	queueDone.Go(func() { d.usage.Run(ctx) })
 	queueDone.Go(func() { d.keepShares(ctx) })
+	queueDone.Go(func() { d.queueLog.Run(ctx) })
 	queueDone.Go(func() {
 		if err := watchClock(ctx, d.queue.ClockSet); err != nil {
 			d.log.Warn(fmt.Sprintf("execd: %v: jobs with a start time may be late after the clock is set", err))

@@ -63,6 +63,7 @@ func (d *daemon) reloaded(changed []string, err error) {
 		d.usage.SetInterval(c.Global.UsageInterval)
 		d.report()
 		d.configureLoad()
+		d.queueLog.Wake()
 	})
 }
 

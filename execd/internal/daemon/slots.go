@@ -56,7 +56,8 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 			LoadAvg: host.Load, OwnLoadAvg: min(a.d.usage.Cores(), host.Load), VirtualMemory: host.Swap >> 10, KeyboardIdle: host.Keyboard, ConsoleIdle: host.Console,
 		},
 	}
-	info.Dropped = ad.Dropped{History: a.d.counts.Dropped(metrics.ToHistory), Startd: a.d.counts.Dropped(metrics.ToStartd)}
+	dropped := a.d.counts.Dropped
+	info.Dropped = ad.Dropped{History: dropped(metrics.ToHistory), Startd: dropped(metrics.ToStartd), Log: dropped(metrics.ToLog)}
 	if in.Type != claim.Static {
 		cut(&info, in, room)
 	}

@@ -1,8 +1,9 @@
 // Package history writes the ads of jobs into files of the administrator that other programs
-// read, in HTCondor's formats: histories of what is over. They are off unless a knob names
-// them. What cannot be written is dropped and counted: no job waits for it.
+// read, in HTCondor's formats: histories of what is over (File), and the log by which the
+// queue can be followed (Log). They are off unless a knob names them. What cannot be written
+// is dropped and counted: no job waits for it.
 //
-// Daemon makes them, and package stage tells them.
+// Daemon makes them, and package stage and the store of jobs tell them.
 package history
 
 import (
@@ -32,6 +33,7 @@ import (
 const (
 	KnobHistory = "HISTORY"
 	KnobStartd  = "STARTD_HISTORY"
+	KnobQueue   = "JOB_QUEUE_LOG"
 
 	knobMost = "MAX_HISTORY_LOG"
 	knobKept = "MAX_HISTORY_ROTATIONS"
@@ -293,7 +295,7 @@ func rotated(to string) (list []string, err error) {
 // Problems returns why files that knobs name would not be written.
 func Problems(k *knob.Set) (list []knob.Problem) {
 	names := map[string]string{} // of knobs, by path
-	for _, name := range []string{KnobHistory, KnobStartd} {
+	for _, name := range []string{KnobHistory, KnobStartd, KnobQueue} {
 		to := path(k, name)
 		if to == "" {
 			continue

@@ -17,6 +17,8 @@ type jobSet struct {
 	graph    graph        // guarded by mu
 	fresh    []*Job       // guarded by mu; the last that were submitted, see remember
 	finished recent       // guarded by mu
+
+	onChange func(number int) // guarded by mu; told of jobs that have become others; nil: nobody is
 }
 
 func newJobSet() jobSet {

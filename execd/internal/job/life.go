@@ -77,6 +77,7 @@ func (s *Store) Begin(t *Task) error {
 		close(t.begun)
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.became(t.Job)
 		if t.Job.startAwaited {
 			t.Job.wakeWaiting()
 		}
@@ -491,6 +492,7 @@ func (s *Store) appendAndApply(j *Job, may func() bool, data []byte, after func(
 		after()
 	}
 	s.unboxed(j)
+	s.became(j)
 	return f, nil
 }
 

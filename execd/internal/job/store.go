@@ -247,6 +247,7 @@ func (j *Job) forget() {
 // drop takes a job out of memory. s.mu is held.
 func (s *Store) drop(j *Job) {
 	j.dropped = true
+	s.became(j)
 	j.wakeWaiting()
 	s.ended.enter(j)
 	delete(s.jobs, j.Number)

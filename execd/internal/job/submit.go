@@ -38,6 +38,7 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 	}
 	s.mu.Lock()
 	s.jobs[j.Number] = j
+	s.became(j)
 	s.remember(j)
 	s.graph.link(j) // what it waits for may have ended meanwhile
 	gone := s.graph.endedMeanwhile(j, h.Success)

@@ -200,6 +200,7 @@ func (s *jobSet) SetStopped(t *Task, letters string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.Stopped = letters
+	s.became(t.Job)
 }
 
 // Miss suspends an interactive job that has lost its client, for a reason, or

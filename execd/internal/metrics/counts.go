@@ -56,10 +56,11 @@ type Arrow int
 const (
 	ToHistory Arrow = iota // jobs that leave the queue
 	ToStartd               // runs that leave their slots
+	ToLog                  // changes of the queue
 )
 
 // arrows are the values of the label to.
-var arrows = [...]string{ToHistory: "history", ToStartd: "startd_history"}
+var arrows = [...]string{ToHistory: "history", ToStartd: "startd_history", ToLog: "job_queue_log"}
 
 // Counts counts runs since execd was started. The zero value is ready.
 type Counts struct {

@@ -134,6 +134,7 @@ var known = []Known{
 	{Name: "STARTD_HISTORY", Kind: Path, Meaning: "the file to which the ads of runs are written that leave a slot of this host"},
 	{Name: "MAX_HISTORY_LOG", Kind: Number, Least: 1, Default: "20971520", Meaning: "how many bytes such a file may have before it gets another name"},
 	{Name: "MAX_HISTORY_ROTATIONS", Kind: Number, Least: 1, Default: "2", Meaning: "how many of those are kept"},
+	{Name: "JOB_QUEUE_LOG", Kind: Path, Meaning: "the log by which other programs follow the queue"},
 
 	{Name: "FetchWorkDelay", Kind: Expression, Wants: Whole, Else: "300 is taken", Default: "300", Meaning: "seconds from the end of one fetch to the next"},
 	{Name: "FETCH_OWNERS", Kind: List, Patterns: true, Meaning: "users, or patterns, whose work may be fetched when execd runs as root"},
