@@ -21,6 +21,19 @@ var matching = []string{"Requirements", "Rank"}
 // extras are the attributes of -attr that execd itself acts on (see OwnExtras).
 var extras = []string{"UserLog", "UserLogUseXML", "OutputAd", "HookKeyword"}
 
+// atHome are those of extras that execd acts on where the job was submitted.
+var atHome = []string{"UserLog", "UserLogUseXML", "OutputAd"}
+
+// Elsewhere returns the attributes of -attr that another host needs to run the job.
+func Elsewhere(list []string) (rest []string) {
+	for _, text := range list {
+		if name, _, _ := api.CutAttribute(text); !contains(atHome, name) {
+			rest = append(rest, text)
+		}
+	}
+	return rest
+}
+
 // Attributes reads the attributes of qsub -attr, each NAME=EXPRESSION, and returns
 // them as an ad. The error names the first that a job may not have.
 func Attributes(list []string) (*classad.Ad, error) {

@@ -425,6 +425,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.buildSandboxes(boot)
 	d.buildShadows(hosts)
 	d.buildHistories()
+	d.shadows.Journal = logs
 	table := claim.NewTable(config.Queues, queue.Holder)
 	d.stages.SlotOf = d.slotOf(table)
 	d.slotAds = &slotAds{d: d, platform: ad.ThisPlatform(osRelease()), address: "<" + host + ">"}

@@ -127,6 +127,21 @@ var events = []struct {
 	},
 	{Released{"via qrls"}, "013 (003.001.000) 03/04 05:06:07 Job was released.\n\tvia qrls\n", "Reason = \"via qrls\"\n"},
 	{
+		Disconnected{"node", "it has not answered"},
+		"022 (003.001.000) 03/04 05:06:07 Job disconnected, attempting to reconnect\n    it has not answered\n    Trying to reconnect to node <node>\n",
+		"EventDescription = \"Job disconnected, attempting to reconnect\"\nDisconnectReason = \"it has not answered\"\nStartdName = \"node\"\nStartdAddr = \"<node>\"\n",
+	},
+	{
+		Reconnected{"node"},
+		"023 (003.001.000) 03/04 05:06:07 Job reconnected to node\n    startd address: <node>\n    starter address: <node>\n",
+		"EventDescription = \"Job reconnected\"\nStartdName = \"node\"\nStartdAddr = \"<node>\"\nStarterAddr = \"<node>\"\n",
+	},
+	{
+		ReconnectFailed{"node", "the lease is over"},
+		"024 (003.001.000) 03/04 05:06:07 Job reconnection failed\n    the lease is over\n    Can not reconnect to node, rescheduling job\n",
+		"EventDescription = \"Job reconnect impossible: rescheduling job\"\nReason = \"the lease is over\"\nStartdName = \"node\"\n",
+	},
+	{
 		RemoteError{Host: "slot1@h", Text: "one\ntwo\n", Code: 1025},
 		"021 (003.001.000) 03/04 05:06:07 Error from starter on slot1@h:\n\tone\n\ttwo\n\tCode 1025 Subcode 0\n",
 		"Daemon = \"starter\"\nExecuteHost = \"slot1@h\"\nErrorMsg = \"one\\ntwo\"\nCriticalError = true\nHoldReasonCode = 1025\nHoldReasonSubCode = 0\n",
@@ -192,7 +207,7 @@ func TestText(t *testing.T) {
 		}
 		var lines strings.Builder
 		for _, line := range rec.Lines {
-			if line != "" {
+			if line != "" && !strings.HasPrefix(line, "    ") { // these have blanks in its place
 				line = "\t" + line
 			}
 			lines.WriteString(line + "\n")

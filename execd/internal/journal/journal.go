@@ -92,7 +92,7 @@ func (j *Journal) target(t *job.Task, scratch string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	to := &target{cluster: t.Job.Number, proc: t.Number, host: j.Host}
+	to := &target{cluster: t.Job.Number, proc: t.Number, host: t.On(j.Host)}
 	if to.owner, err = j.Users.ByID(context.Background(), t.Job.UID); err != nil {
 		return nil, err
 	}
@@ -298,6 +298,12 @@ func body(e notice.Event, to *target) eventlog.Body {
 		return travels(e.Travel, to)
 	case notice.Held:
 		return eventlog.Held{Reason: e.Text, Code: e.Code, Subcode: e.Subcode}
+	case notice.Disconnected:
+		return eventlog.Disconnected{Host: to.host, Reason: e.Text}
+	case notice.Reconnected:
+		return eventlog.Reconnected{Host: to.host}
+	case notice.ReconnectFailed:
+		return eventlog.ReconnectFailed{Host: to.host, Reason: e.Text}
 	case notice.Over:
 		return over(e)
 	}

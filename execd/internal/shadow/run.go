@@ -29,17 +29,20 @@ type run struct {
 	told    bool      // the owner was told that it runs
 	tail    finish.Tail
 	notices notice.Notices
+	written chan func() // what follows a write for the owner
+	noted   noted
 
 	// Guarded by Shadows.mu.
 	forgotten bool // its end is not waited for
 
-	there bool               // the host has said that it runs
-	used  *api.Usage         // as it has said last; nil: it has not
-	over  *api.ActivationEnd // its processes have ended; nil: not yet
-	final *api.ActivationEnd // nothing is left of it there; nil: not yet
-	gone  bool               // the host says that it knows nothing of it
-	why   string             // of gone
-	seq   uint64             // of final or gone
+	there     bool               // the host has said that it runs
+	suspended bool               // as it has said last
+	used      *api.Usage         // as it has said last; nil: it has not
+	over      *api.ActivationEnd // its processes have ended; nil: not yet
+	final     *api.ActivationEnd // nothing is left of it there; nil: not yet
+	gone      bool               // the host says that it knows nothing of it
+	why       string             // of gone
+	seq       uint64             // of final or gone
 }
 
 func (r *run) String() string { return fmt.Sprintf("job %v", r.task) }
@@ -57,7 +60,7 @@ func (r *run) poke() {
 // enter makes the run of a task. s.mu is held.
 func (s *Shadows) enter(t *job.Task, c *claim) *run {
 	r := &run{task: t, host: t.Start.Remote.Host, claim: c, poked: make(chan struct{}, 1)}
-	r.notices.Init(s.Host, t, func(f func()) { f() })
+	s.listens(r)
 	r.tail.Init(s.Host, t, &r.notices)
 	r.tail.Taken = t.Started
 	s.runs[api.SandboxID(r.sandbox())] = r
@@ -234,9 +237,11 @@ func (s *Shadows) follow(ctx context.Context, r *run) error {
 			r.told = true
 			if !r.found { // else the execd before has done it
 				r.notices.Mail(mail.Started, nil)
+				r.notices.Happened(notice.Event{Kind: notice.Executing})
 				s.Host.Counts.Start(r.task.Started.Sub(r.task.Job.Submitted))
 			}
 		}
+		s.note(r)
 		now := time.Now()
 		past := !until.IsZero() && !now.Before(until)
 		switch {
@@ -295,6 +300,9 @@ func (s *Shadows) lostAt(r *run) time.Time {
 // finish records the end of a run, tells who waits, and settles its task.
 func (s *Shadows) finish(ctx context.Context, r *run) error {
 	recorded := r.found && s.Host.Store.Recorded(r.task)
+	if err := s.journal(ctx, r); err != nil {
+		return err
+	}
 	if err := s.retry(ctx, r, func() error { _, err := r.tail.Save(); return err }); err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ import (
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/stage/base"
+	"paddock/execd/internal/stage/notice"
 	"paddock/internal/backoff"
 	"paddock/spool"
 )
@@ -38,8 +39,9 @@ var retries = backoff.Doubling{First: time.Second, Most: 30 * time.Second}
 // Shadows are those of all runs on other hosts. The exported fields are set before first
 // use.
 type Shadows struct {
-	Host *base.Host // what the ends of runs need
-	Root *spool.Root
+	Host    *base.Host // what the ends of runs need
+	Root    *spool.Root
+	Journal notice.Journal // writes what owners want to know; nil: nobody does
 	// Streams remembers where jobs write.
 	Streams *output.Index
 	// On returns a client of another host for one of this host's users; empty: for this

@@ -9,6 +9,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/api"
+	"paddock/execd/internal/ad"
 	"paddock/execd/internal/job"
 	"paddock/spool"
 )
@@ -33,6 +34,7 @@ func (s *Shadows) activate(ctx context.Context, r *run, request *api.SubmitReque
 	one.Tasks, one.Only, one.MaxRun, one.Verify, one.Hold, one.After = api.Tasks{}, "", 0, "", "", time.Time{}
 	one.HoldJobs, one.HoldArray, one.HoldOK, one.HoldArrayOK = nil, nil, nil, nil
 	one.Mail, one.MailTo, one.Priority, one.Reserve = "", nil, 0, false
+	one.Attributes = ad.Elsewhere(one.Attributes)
 
 	s.logf("%v: is started on %s: claim=%s user=%s queue=%s", r, r.host, r.claim.public(), t.Job.Owner, t.Start.Queue)
 	r.claim.calls.Lock()
@@ -136,6 +138,13 @@ func (s *Shadows) on(name string) (list []*run) {
 	return list
 }
 
+// pokeAll has all runs on a host look again. s.mu is held.
+func (s *Shadows) pokeAll(name string) {
+	for _, r := range s.on(name) {
+		r.poke()
+	}
+}
+
 // silent notes that a host does not answer, and reports whether that does not matter.
 func (s *Shadows) silent(h *host, err error) (whatever bool) {
 	s.mu.Lock()
@@ -147,6 +156,7 @@ func (s *Shadows) silent(h *host, err error) (whatever bool) {
 	}
 	if h.silent.IsZero() {
 		h.silent = time.Now()
+		s.pokeAll(h.name)
 		s.warnf("execd: host %s does not answer, and %d jobs run there: %v", h.name, n, err)
 	}
 	return false
@@ -164,6 +174,7 @@ func (s *Shadows) heard(h *host, acks []api.Ack, reply *api.FollowReply) {
 	h.heard = true
 	if !h.silent.IsZero() {
 		h.silent = time.Time{}
+		s.pokeAll(h.name)
 		s.logf("execd: host %s answers again", h.name)
 	}
 	for _, a := range acks {
@@ -182,6 +193,10 @@ func (s *Shadows) heard(h *host, acks []api.Ack, reply *api.FollowReply) {
 		case api.ActivationStarted, api.ActivationUpdate, api.ActivationSuspended, api.ActivationResumed:
 			if !r.there {
 				r.there = true
+				r.poke()
+			}
+			if e.Kind == api.ActivationSuspended || e.Kind == api.ActivationResumed {
+				r.suspended = e.Kind == api.ActivationSuspended
 				r.poke()
 			}
 			if used[i] != nil {

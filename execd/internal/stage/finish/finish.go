@@ -322,23 +322,8 @@ func (f *End) journal(step string, write func(notice.Journal, notice.Event) erro
 		if !f.notices.On() || f.Outcome == nil { // of an end that an earlier execd has recorded nothing more is known
 			return exit.Nothing, nil
 		}
-		e := notice.Event{Kind: notice.Over, Task: f.of, Time: f.Ended, End: f.End, Scratch: f.host.Launcher.Scratch(f.of.RunID())}
-		if e.Time.IsZero() {
-			e.Time = time.Now()
-		}
-		if f.Ran() {
-			u := f.Outcome.Usage
-			e.Status = exit.Status{Code: u.ExitStatus, Signal: u.Signal, Core: u.WaitStatus.CoreDump()}
-		}
-		if e.Exit = f.Code(e.Status); f.End.Failed == accounting.FailedTransfer {
-			e.Exit = exit.Killed // who waits for its output waits in vain
-		}
-		if why := f.Forced(f.host.Store.Want(f.of)); why != nil {
-			e.Text, e.Code, e.Subcode = why.Reason, why.Code, why.Subcode
-		}
-		if e.Exit == exit.Hold {
-			e.Code, e.Subcode = f.Hold(f.hooks.PostStatus)
-		}
+		e := f.endEvent(f.hooks.PostStatus)
+		e.Scratch = f.host.Launcher.Scratch(f.of.RunID())
 		e.Ad, _ = f.ended(f.host.Store.Want(f.of))
 		return f.notices.Write(step, e, write)
 	}}

@@ -119,6 +119,10 @@ const (
 	Postponed EventKind = "postponed" // it could not be prepared, and is tried again, or is nobody's to hold
 	Travels   EventKind = "travels"   // its files do, into its sandbox or out of it
 	Over      EventKind = "over"      // it has ended
+
+	Disconnected    EventKind = "disconnected"     // its host does not answer
+	Reconnected     EventKind = "reconnected"      // it does again
+	ReconnectFailed EventKind = "reconnect failed" // it is not waited for any more
 )
 
 // Event is one entry of an event log.

@@ -1,0 +1,88 @@
+package shadow
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"paddock/execd/internal/stage/notice"
+)
+
+// noted is what the owner of a run was told of it. Its goroutine alone uses it.
+type noted struct {
+	suspended bool
+	silent    bool
+}
+
+// listens prepares that the owner of a run is told of it.
+func (s *Shadows) listens(r *run) {
+	r.written = make(chan func(), 1)
+	r.notices.Init(s.Host, r.task, func(f func()) { r.written <- f })
+	r.notices.Find(s.Journal)
+}
+
+// note tells the owner of a run in his event log what has happened to it since.
+func (s *Shadows) note(r *run) {
+	if !r.notices.On() {
+		return
+	}
+	s.mu.Lock()
+	since, there, suspended := s.of(r.host).silent, r.there, r.suspended
+	s.mu.Unlock()
+	if !there {
+		return
+	}
+	if silent := !since.IsZero(); silent != r.noted.silent {
+		r.noted.silent = silent
+		e := notice.Event{Kind: notice.Reconnected}
+		if silent {
+			e = notice.Event{Kind: notice.Disconnected, Text: fmt.Sprintf("%s has not answered since %s", r.host, since.Format(time.DateTime))}
+		}
+		r.notices.Happened(e)
+	}
+	if suspended != r.noted.suspended {
+		r.noted.suspended = suspended
+		e := notice.Event{Kind: notice.Resumed}
+		if suspended {
+			e.Kind = notice.Suspended
+		}
+		r.notices.Happened(e)
+	}
+}
+
+// journal tells the owner of a run of its end in his files, and waits until that is done. One
+// that an earlier execd has recorded it has told.
+func (s *Shadows) journal(ctx context.Context, r *run) error {
+	if !r.notices.On() || r.found && s.Host.Store.Recorded(r.task) {
+		return nil
+	}
+	if r.noted.silent {
+		e := notice.Event{Kind: notice.ReconnectFailed, Text: r.tail.End.Reason}
+		s.mu.Lock()
+		if r.final != nil {
+			e = notice.Event{Kind: notice.Reconnected}
+		}
+		s.mu.Unlock()
+		r.notices.Happened(e)
+	}
+	for failures := 0; ; {
+		result, err := r.tail.Record()
+		if err == nil && result.Over() {
+			return nil
+		}
+		if err != nil {
+			failures++
+			s.warnf("%v: %v (tried again in %v)", r, err, retries.After(failures))
+			if err := sleep(ctx, retries.After(failures)); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case f := <-r.written:
+			f()
+		}
+	}
+}
