@@ -63,7 +63,7 @@ type SlotInfo struct {
 }
 
 // Dropped is how much of what was to be said of jobs could not be since execd was started.
-type Dropped struct{ History, Startd, Log uint64 }
+type Dropped struct{ Updates, History, Startd, Log uint64 }
 
 // Child is a slot that was carved out of a partitionable one.
 type Child struct {
@@ -323,6 +323,7 @@ func (in *SlotInfo) job(b *builder) {
 }
 
 func (in *SlotInfo) dropped(b *builder) {
+	b.integer("JobUpdatesDropped", int64(in.Dropped.Updates))
 	b.integer("HistoryDropped", int64(in.Dropped.History))
 	b.integer("StartdHistoryDropped", int64(in.Dropped.Startd))
 	b.integer("JobQueueLogDropped", int64(in.Dropped.Log))

@@ -18,7 +18,7 @@ func fullSlots() []SlotInfo {
 		Now:      time.Date(2026, 11, 22, 9, 5, 59, 0, time.UTC), // a Sunday
 		Platform: ThisPlatform("NAME=\"Debian GNU/Linux\"\nVERSION_ID=\"13\"\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n# x\n"),
 		State:    "Claimed", Activity: "Busy", EnteredState: time.Unix(200, 0), EnteredActivity: time.Unix(300, 0),
-		Dropped: Dropped{History: 1, Startd: 2, Log: 3},
+		Dropped: Dropped{Updates: 4, History: 1, Startd: 2, Log: 3},
 		Spent:   []Spent{{"Claimed", "Busy", 90 * time.Second}, {"Owner", "Idle", time.Second}},
 		Cpus:    1, Memory: 1000, Disk: 2000, TotalCpus: 8, TotalMemory: 8000, TotalDisk: 16000, TotalSlotCpus: 2, TotalSlotMemory: 3000,
 		TotalSlotDisk: 4000, Pending: []Pending{{"a", 10}, {"b", 20}}, DetectedCpus: 16, DetectedMemory: 9000, TotalSlots: 5,
@@ -67,7 +67,7 @@ func TestSlot(t *testing.T) {
 		"Draining": "true", "SlotBrokenReason": `"a process cannot be killed"`,
 		"RemoteOwner": `"u"`, "RemoteUser": `"u@d"`, "RemoteScheddName": `"fetch"`,
 		"PublicClaimId": `"<h>#1#2"`, "TotalClaimRunTime": "60", "TotalClaimSuspendTime": "1",
-		"HistoryDropped": "1", "StartdHistoryDropped": "2", "JobQueueLogDropped": "3",
+		"JobUpdatesDropped": "4", "HistoryDropped": "1", "StartdHistoryDropped": "2", "JobQueueLogDropped": "3",
 		"JobId": `"4.1"`, "GlobalJobId": `"g"`,
 		"JobUniverse": "5", "JobStart": "600", "NumPids": "2", "ImageSize": "10", "ResidentSetSize": "5", "MemoryUsage": "1", "TotalJobRunTime": "60",
 		"TotalJobSuspendTime": "1",

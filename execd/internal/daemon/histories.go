@@ -91,7 +91,7 @@ func (d *daemon) leaving(j *job.Job) (left func(job.Tasks, string)) {
 	if !h.On() || j.UnderClaim() {
 		return nothing
 	}
-	request, err := d.store.Request(j)
+	request, err := d.store.Peek(j)
 	if err != nil {
 		d.counts.Drop(metrics.ToHistory)
 		return nothing

@@ -57,7 +57,7 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 		},
 	}
 	dropped := a.d.counts.Dropped
-	info.Dropped = ad.Dropped{History: dropped(metrics.ToHistory), Startd: dropped(metrics.ToStartd), Log: dropped(metrics.ToLog)}
+	info.Dropped = ad.Dropped{Updates: dropped(metrics.ToSlot), History: dropped(metrics.ToHistory), Startd: dropped(metrics.ToStartd), Log: dropped(metrics.ToLog)}
 	if in.Type != claim.Static {
 		cut(&info, in, room)
 	}
@@ -239,7 +239,13 @@ func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
 		info.Task, info.Status, info.Started, info.Starts, info.Queue = t.Number, ad.StatusRunning, t.Started, t.Run+1, t.Start.Queue
 		info.Transfer = a.d.stages.Transfer(t.RunID())
 	}
-	return ad.Job(info)
+	whole := ad.Job(info)
+	if t != nil && (info.Transfer == nil || !info.Transfer.Output) {
+		if s := a.d.stages.Reported(t.RunID()); s != nil {
+			whole = ad.Running(whole, *s)
+		}
+	}
+	return whole
 }
 
 // globalID is the name of a slot's job that is unique everywhere: that of the work it
@@ -294,6 +300,7 @@ func (d *daemon) setPolicy(c *conf.Config) {
 	d.gauge.WatchTerminals(aboutTerminals(c))
 	d.gauge.Look()
 	d.queue.Policy(slot.NewPolicy(c.Knobs), hooked)
+	d.stages.Watch()
 }
 
 // aboutTerminals reports whether an expression of hooks.conf refers to the idle time of

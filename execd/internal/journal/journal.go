@@ -294,6 +294,9 @@ func body(e notice.Event, to *target) eventlog.Body {
 		return eventlog.RemoteError{Host: cmp.Or(to.slot, to.host), Text: e.Text, Warning: true}
 	case notice.Postponed:
 		return eventlog.RemoteError{Host: cmp.Or(to.slot, to.host), Text: e.Text, Code: e.Code, Subcode: e.Subcode}
+	case notice.Grown:
+		rss := int64(number(e.Ad, "ResidentSetSize"))
+		return eventlog.ImageSize{Size: int64(number(e.Ad, "ImageSize")), Memory: (rss + 1023) / 1024, RSS: rss, PSS: -1}
 	case notice.Travels:
 		return travels(e.Travel, to)
 	case notice.Held:

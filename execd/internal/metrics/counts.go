@@ -54,13 +54,14 @@ type Arrow int
 
 // The arrows on which what fails is dropped.
 const (
-	ToHistory Arrow = iota // jobs that leave the queue
+	ToSlot    Arrow = iota // updates of a run to the ad of its slot
+	ToHistory              // jobs that leave the queue
 	ToStartd               // runs that leave their slots
 	ToLog                  // changes of the queue
 )
 
 // arrows are the values of the label to.
-var arrows = [...]string{ToHistory: "history", ToStartd: "startd_history", ToLog: "job_queue_log"}
+var arrows = [...]string{ToSlot: "slot", ToHistory: "history", ToStartd: "startd_history", ToLog: "job_queue_log"}
 
 // Counts counts runs since execd was started. The zero value is ready.
 type Counts struct {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"paddock/classad"
+	"paddock/execd/internal/ad"
 	"paddock/execd/internal/stage/notice"
 )
 
@@ -12,13 +14,7 @@ import (
 type noted struct {
 	suspended bool
 	silent    bool
-}
-
-// listens prepares that the owner of a run is told of it.
-func (s *Shadows) listens(r *run) {
-	r.written = make(chan func(), 1)
-	r.notices.Init(s.Host, r.task, func(f func()) { r.written <- f })
-	r.notices.Find(s.Journal)
+	size      int64 // KiB
 }
 
 // note tells the owner of a run in his event log what has happened to it since.
@@ -28,6 +24,10 @@ func (s *Shadows) note(r *run) {
 	}
 	s.mu.Lock()
 	since, there, suspended := s.of(r.host).silent, r.there, r.suspended
+	var used ad.Status
+	if r.used != nil {
+		used.ImageSize, used.ResidentSetSize = int64(r.used.MaxVMem/1024), int64(r.used.MaxRSS/1024)
+	}
 	s.mu.Unlock()
 	if !there {
 		return
@@ -39,6 +39,10 @@ func (s *Shadows) note(r *run) {
 			e = notice.Event{Kind: notice.Disconnected, Text: fmt.Sprintf("%s has not answered since %s", r.host, since.Format(time.DateTime))}
 		}
 		r.notices.Happened(e)
+	}
+	if used.ImageSize > r.noted.size {
+		r.noted.size = used.ImageSize
+		r.notices.Happened(notice.Event{Kind: notice.Grown, Ad: ad.Running(classad.New(), used)})
 	}
 	if suspended != r.noted.suspended {
 		r.noted.suspended = suspended

@@ -60,7 +60,8 @@ func (r *run) poke() {
 // enter makes the run of a task. s.mu is held.
 func (s *Shadows) enter(t *job.Task, c *claim) *run {
 	r := &run{task: t, host: t.Start.Remote.Host, claim: c, poked: make(chan struct{}, 1)}
-	s.listens(r)
+	r.written = make(chan func(), 1)
+	r.notices.Init(s.Host, t, func(f func()) { r.written <- f })
 	r.tail.Init(s.Host, t, &r.notices)
 	r.tail.Taken = t.Started
 	s.runs[api.SandboxID(r.sandbox())] = r
@@ -121,6 +122,7 @@ func (s *Shadows) leave(r *run) {
 // live is the life of a run: it is recorded, started, followed, and ended.
 func (s *Shadows) live(ctx context.Context, r *run) error {
 	st := s.Host.Store
+	r.notices.Find(s.Journal)
 	if st.State(r.task) == job.Ended { // by an earlier execd
 		r.tail.End = r.task.End
 		return s.finish(ctx, r)

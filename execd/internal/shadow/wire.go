@@ -201,6 +201,7 @@ func (s *Shadows) heard(h *host, acks []api.Ack, reply *api.FollowReply) {
 			}
 			if used[i] != nil {
 				r.used = used[i]
+				r.poke()
 			}
 		case api.ActivationOver:
 			// The claim is free before the end is accounted.

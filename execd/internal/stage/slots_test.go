@@ -9,6 +9,9 @@ import (
 	"paddock/execd/internal/stage/exit"
 )
 
+// REQ-FLOW-22, REQ-FLOW-108: the slot hears once of the end of a run, and has when the call
+// returns.
+//
 // REQ-XFER-7, REQ-XFER-11, REQ-XFER-12, REQ-XFER-29, REQ-XFER-74: a slot is free before
 // output of its job is on its way, which counts from then on until it has arrived. Where
 // slots are kept it is free when the output has arrived, when somebody has to look first,

@@ -2,10 +2,13 @@ package stage
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"syscall"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/ad"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/stage/notice"
@@ -237,6 +240,24 @@ func (r *Runner) stopOrGo(l *life) {
 	default:
 		r.Signal(l.task.RunID(), syscall.SIGSTOP)
 		l.tasks.Signal(syscall.SIGSTOP)
+	}
+}
+
+// Reported returns what the slot of a run was told last of what it uses; nil: nothing.
+func (r *Runner) Reported(run spool.RunID) *ad.Status {
+	if l := r.life(run); l != nil {
+		return l.hooks.Reported()
+	}
+	return nil
+}
+
+// Watch has slots told what the runs use, if they want to know that now.
+func (r *Runner) Watch() {
+	r.mu.Lock()
+	lives := slices.Collect(maps.Values(r.lives))
+	r.mu.Unlock()
+	for _, l := range lives {
+		l.hooks.Watch()
 	}
 }
 

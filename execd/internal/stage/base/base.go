@@ -63,6 +63,8 @@ type Host struct {
 	History *history.File // of jobs that leave the queue; nil: there is none
 	Runs    *history.File // of runs that leave their slots; nil: there is none
 
+	// Judges reports whether a policy of slots may look at jobs that run; nil: none does.
+	Judges func() bool
 	// SlotOf finds the slot that a task runs on, the first where it has several: its
 	// number, 0 if it is not known, and with ads its ad.
 	SlotOf func(t *job.Task, ads bool) (id slot.ID, ad *classad.Ad)

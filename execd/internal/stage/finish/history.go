@@ -21,7 +21,7 @@ func (f *Tail) leave() {
 		return
 	}
 	f.left = true
-	request, err := f.host.Store.Request(f.of.Job)
+	request, err := f.host.Store.Peek(f.of.Job)
 	if err != nil {
 		f.host.Counts.Drop(metrics.ToHistory)
 		f.host.Log.Warn(fmt.Sprintf("job %v: history: %v", f.of, err))

@@ -38,7 +38,7 @@ func (f *Tail) Record() (exit.Result, error) {
 	step := func(name string, write func(notice.Journal, notice.Event) error) exit.Step {
 		return exit.Step{Name: name, Do: func() (exit.Result, error) {
 			e := f.endEvent(exit.Status{})
-			if request, err := f.host.Store.Request(f.of.Job); err == nil {
+			if request, err := f.host.Store.Peek(f.of.Job); err == nil {
 				e.Ad = ad.Ended(f.host.QueueAd(f.of.Job, f.of.Number, request, f.of), f.lasting())
 			}
 			return f.notices.Write(name, e, write)

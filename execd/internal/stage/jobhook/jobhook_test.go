@@ -16,6 +16,7 @@ import (
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/base"
+	"paddock/execd/internal/stage/notice"
 )
 
 // REQ-HOOK-34, REQ-HOOK-36, REQ-HOOK-110, REQ-HOOK-115, REQ-HOOK-116: what becomes
@@ -110,8 +111,9 @@ func TestUntilNext(t *testing.T) {
 // is asked of hooks.conf.
 func TestNoUpdatesWithoutHook(t *testing.T) {
 	x := &Hooks{}
-	x.Init(&base.Host{}, &job.Task{Job: &job.Job{}}, nil, nil)
+	x.Init(&base.Host{}, &job.Task{Job: &job.Job{}}, &notice.Notices{}, nil)
 	x.StartUpdates(0)
+	x.Watch()
 	x.ChangedState()
 	if x.updates.timer != nil {
 		t.Error("something ticks")

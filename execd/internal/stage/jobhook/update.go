@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/hook"
+	"paddock/execd/internal/metrics"
+	"paddock/execd/internal/stage/notice"
+	"paddock/spool"
 )
 
 // What hooks.conf does not say about UPDATE_JOB_INFO.
@@ -20,10 +25,11 @@ const (
 )
 
 // updates is the pace of UPDATE_JOB_INFO for one run, by which those who follow it are told,
-// too. Its timer exists only for runs with such a hook, or who are followed. Nobody waits for
-// the hook; there is one at a time.
+// the slots of the host and the event log of its owner, too. Its timer exists only for runs of
+// which somebody wants to know. Nobody waits for the hook; there is one at a time.
 type updates struct {
 	mu      sync.Mutex
+	begun   time.Time          // guarded by mu; when the run was; zero: not yet
 	timer   *time.Timer        // guarded by mu; nil: it does not tick
 	cancel  context.CancelFunc // guarded by mu; of the hook that runs; nil: none does
 	stopped bool               // guarded by mu; the run is over
@@ -31,6 +37,9 @@ type updates struct {
 	count   int                // guarded by mu; how often it ran
 	skipped int                // guarded by mu; how often it did not, as it still ran
 	failed  bool               // guarded by mu; the last one has
+
+	slot  atomic.Pointer[ad.Status] // what the slot of the run was told last; nil: nothing yet
+	grown int64                     // guarded by mu; the size in the event log, in KiB
 }
 
 // intervals returns when the first update comes and how long it is from one to the
@@ -51,11 +60,20 @@ func untilNext(ran, first, steady time.Duration) time.Duration {
 }
 
 // updated reports whether somebody is told while the job runs.
-func (x *Hooks) updated() bool { return x.Update != nil || x.host.Followed(x.of) }
+func (x *Hooks) updated() bool { return x.Update != nil || x.host.Followed(x.of) || x.watched() }
+
+// watched reports whether a policy of slots may look at the job, or its event log has its size.
+func (x *Hooks) watched() bool { return x.judged() || x.notices.On() }
+
+func (x *Hooks) judged() bool { return x.host.Judges != nil && x.host.Judges() }
 
 // StartUpdates has the hook called from now on, and who follows told: the job has been
 // started, or found again when it had run for a time.
 func (x *Hooks) StartUpdates(ran time.Duration) {
+	u := &x.updates
+	u.mu.Lock()
+	u.begun = time.Now().Add(-ran)
+	u.mu.Unlock()
 	if !x.updated() {
 		return
 	}
@@ -63,12 +81,17 @@ func (x *Hooks) StartUpdates(ran time.Duration) {
 	if ran > 0 { // an earlier execd may have told nobody that it was suspended
 		x.steered()
 	}
-	first, steady := intervals(x.host.Config())
+	x.Watch()
+}
+
+// Watch has it tick if somebody wants to know of the run now, whoever did when it was started.
+func (x *Hooks) Watch() {
 	u := &x.updates
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.timer == nil && !u.stopped {
-		u.timer = time.AfterFunc(untilNext(ran, first, steady), x.tick)
+	if u.timer == nil && !u.stopped && !u.begun.IsZero() && x.updated() {
+		first, steady := intervals(x.host.Config())
+		u.timer = time.AfterFunc(untilNext(time.Since(u.begun), first, steady), x.tick)
 	}
 }
 
@@ -87,24 +110,54 @@ func (x *Hooks) tick() {
 	x.update()
 }
 
-// report tells those who follow.
+// report tells those who follow, the slot, and the owner.
 func (x *Hooks) report(kind api.ActivationKind) {
-	if !x.host.Followed(x.of) {
+	followed := x.host.Followed(x.of)
+	if !followed && (kind == api.ActivationStarted || !x.watched()) {
 		return
 	}
-	used, _ := x.host.Usage.Usage(x.of.RunID())
-	_, steady := intervals(x.host.Config())
-	e := api.ActivationEvent{Kind: kind, Time: time.Now(), Ad: ad.Update(x.Status(used), steady)}
-	if kind == api.ActivationStarted {
-		e.Time = x.host.Launcher.Since(x.of.RunID(), x.of.Started)
+	look := x.host.Usage.Usage
+	if !followed && kind != api.ActivationUpdate { // who suspends many jobs does not wait for it
+		look = func(run spool.RunID) (api.Usage, bool) { return x.host.Usage.Seen(run.ID()) }
 	}
-	x.host.Followers.Tell(x.of.Job, e)
+	used, known := look(x.of.RunID())
+	s := x.Status(used)
+	if followed {
+		_, steady := intervals(x.host.Config())
+		e := api.ActivationEvent{Kind: kind, Time: time.Now(), Ad: ad.Update(s, steady)}
+		if kind == api.ActivationStarted {
+			e.Time = x.host.Launcher.Since(x.of.RunID(), x.of.Started)
+		}
+		x.host.Followers.Tell(x.of.Job, e)
+	}
+	switch {
+	case known:
+		x.updates.slot.Store(&s)
+		x.grown(s)
+	case kind == api.ActivationUpdate && x.judged(): // of others it may be too early
+		x.host.Counts.Drop(metrics.ToSlot)
+	}
 }
 
-// steered tells those who follow whether the job is suspended.
+// Reported is what the slot of the run was told last; nil: nothing yet.
+func (x *Hooks) Reported() *ad.Status { return x.updates.slot.Load() }
+
+// grown tells the event log of the owner when the job has become larger.
+func (x *Hooks) grown(s ad.Status) {
+	u := &x.updates
+	u.mu.Lock()
+	more := s.ImageSize > u.grown
+	u.grown = max(u.grown, s.ImageSize)
+	u.mu.Unlock()
+	if more {
+		x.notices.Happened(notice.Event{Kind: notice.Grown, Ad: ad.Running(classad.New(), s)})
+	}
+}
+
+// steered tells whether the job is suspended.
 func (x *Hooks) steered() {
 	switch {
-	case !x.host.Followed(x.of):
+	case !x.updated():
 	case x.host.Store.WantStopped(x.of):
 		x.report(api.ActivationSuspended)
 	default:
@@ -179,9 +232,6 @@ func (x *Hooks) callUpdate(ctx context.Context) hook.Result {
 // reports whether the hook is gone: what it tells must not come behind what is told of
 // the end. Its own end enters the list of stages again.
 func (x *Hooks) StopUpdates() (over bool, err error) {
-	if !x.updated() {
-		return true, nil
-	}
 	u := &x.updates
 	u.mu.Lock()
 	u.stopped = true

@@ -117,6 +117,7 @@ const (
 	Warned    EventKind = "warned"    // a hook or a transfer has something to say
 	Held      EventKind = "held"      // it could not be prepared, and waits for somebody to look
 	Postponed EventKind = "postponed" // it could not be prepared, and is tried again, or is nobody's to hold
+	Grown     EventKind = "grown"     // it uses more memory than was told before
 	Travels   EventKind = "travels"   // its files do, into its sandbox or out of it
 	Over      EventKind = "over"      // it has ended
 
