@@ -379,7 +379,10 @@ type TaskDetail struct {
 	// Silent says that the other host on which the task runs does not answer, and since when.
 	Silent  string `json:"silent,omitempty"`
 	Binding string `json:"binding,omitempty"` // the topology with its cores in small letters; empty: not bound
-	Usage   *Usage `json:"usage,omitempty"`   // nil: not running, or not known yet
+	// MatchExp is what references of the job to its slot were expanded to, each
+	// MATCH_EXP_NAME=EXPRESSION; the request has them as they were.
+	MatchExp []Text `json:"match_exp,omitempty"`
+	Usage    *Usage `json:"usage,omitempty"` // nil: not running, or not known yet
 	// Started beside the job, by qrsh -inherit and -into.
 	Subtasks []Subtask `json:"subtasks,omitempty"`
 	// Transfer is how the files of the task's sandbox travel; nil: none do.

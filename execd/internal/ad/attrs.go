@@ -85,6 +85,8 @@ func mayBeAttribute(name string) error {
 		return errors.New("say what the job needs with -l and -pe")
 	case has("Context_"):
 		return errors.New("it is what -ac says")
+	case has(matchPrefix):
+		return errors.New("it says what references have become")
 	case classad.Private(name):
 		return errors.New("it is a secret of claims")
 	case contains(ours, name), contains(protected, name) && !contains(extras, name), contains(ended, name), contains(onceRun, name), contains(environments, name), slices.ContainsFunc(Table, ofOption):

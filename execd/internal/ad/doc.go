@@ -1,5 +1,6 @@
-// Package ad writes the ClassAds of slots and of jobs, as they wait, run and end, and
-// turns the ads of fetched work into requests. job(5) has the names.
+// Package ad writes the ClassAds of slots and of jobs, as they wait, run and end, turns the
+// ads of fetched work into requests, and expands what a job refers to of its slot. job(5)
+// has the names.
 //
 // Packages that evaluate policies, call hooks or show ads import it. It has no state:
 // callers hand it what an ad says. An ad of work is not trusted, so that the cost of

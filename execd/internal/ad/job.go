@@ -139,8 +139,8 @@ var ours = []string{
 // environments are the attributes with an environment in them.
 var environments = []string{"Environment", "Env", "PreEnvironment", "PostEnvironment"}
 
-// Job returns the ad of a job. A job that did not come by qsub has its own, with the
-// attributes of execd laid over it.
+// Job returns the ad of a job. A job that came with one has that, with the attributes of
+// execd laid over it.
 func Job(in JobInfo) *classad.Ad {
 	b := builder{only: in.Only}
 	in.context(&b) // first, so that no name of a user's hides one of ours
@@ -149,7 +149,7 @@ func Job(in JobInfo) *classad.Ad {
 	in.launch(&b)
 	in.sandbox(&b)
 	in.state(&b)
-	if in.Request.Work == nil {
+	if w := in.Request.Work; w == nil || w.Ad == "" {
 		own, _ := Attributes(in.Request.Attributes) // it is checked
 		return b.over(own)
 	}

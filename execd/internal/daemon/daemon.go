@@ -428,6 +428,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.shadows.Journal = logs
 	table := claim.NewTable(config.Queues, queue.Holder)
 	d.stages.SlotOf, d.stages.Judges = d.slotOf(table), table.Managed
+	d.stages.JobAd = d.taskAd
 	d.slotAds = &slotAds{d: d, platform: ad.ThisPlatform(osRelease()), address: "<" + host + ">"}
 	d.queue = queue.New(queue.Options{
 		Slots: queue.Slots{JobAd: d.slotAds.jobAd, Look: d.gauge.Look, Evict: d.evict, Lease: d.stages.Lease}, Sources: d.sources,

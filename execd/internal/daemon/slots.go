@@ -228,6 +228,9 @@ func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
 	}
 	if len(request.Attributes) > 0 {
 		info.Only, names = nil, nil // attributes of the user may refer to any other
+		if t != nil {
+			info.Request = ad.Expanded(&request, t.Needs.Attributes(), a.d.store.Matched(t))
+		}
 	}
 	if ad.AboutResources(names) {
 		info.Resources = ad.AskedIn(a.d.config.Current(), request.Hard)
@@ -247,6 +250,9 @@ func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
 	}
 	return whole
 }
+
+// taskAd returns the ad of the job of a task that was taken.
+func (d *daemon) taskAd(t *job.Task) *classad.Ad { return d.slotAds.jobAd(t.Job, t, nil) }
 
 // globalID is the name of a slot's job that is unique everywhere: that of the work it
 // came from, else execd's own.

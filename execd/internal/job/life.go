@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"paddock/execd/api"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
 )
@@ -65,6 +66,20 @@ func (s *jobSet) Carve(t *Task, carved []Carved) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.Start.Carved = carved
+}
+
+// Match notes what references of a task which was taken were expanded to, before Begin.
+func (s *jobSet) Match(t *Task, expanded []api.Text) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.Start.MatchExp = expanded
+}
+
+// Matched returns what they were expanded to.
+func (s *jobSet) Matched(t *Task) []api.Text {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return t.Start.MatchExp
 }
 
 // Begin records that a task was taken to be started.

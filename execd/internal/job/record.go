@@ -128,6 +128,8 @@ type Start struct {
 	Carved []Carved `json:"carved,omitempty"`
 	// Sandbox is the directory of its own that the run works in; nil: it has none.
 	Sandbox *Sandbox `json:"sandbox,omitempty"`
+	// MatchExp is what references of the job to its slot were expanded to, as ad.Expand has it.
+	MatchExp []api.Text `json:"match_exp,omitempty"`
 	// Needs are those of the job when the run was started; nil: those it has
 	// where the line stands.
 	Needs *needs `json:"needs,omitempty"`

@@ -275,7 +275,7 @@ func (s *Store) Detail(j *Job, caller Caller, host string, reasons func(*Job) []
 		if t.State == Errored {
 			td.ErrorTime = t.ErroredAt
 		} else {
-			td.Queue, td.Started = t.Start.Queue+"@"+t.On(host), t.Started
+			td.Queue, td.Started, td.MatchExp = t.Start.Queue+"@"+t.On(host), t.Started, t.Start.MatchExp
 			td.Binding = t.Start.Binding[strings.LastIndexByte(t.Start.Binding, ':')+1:]
 		}
 		d.Tasks = append(d.Tasks, td)

@@ -314,6 +314,9 @@ func (r *Runner) findHooks(l *life, request *api.SubmitRequest, owner *user.User
 // order gathers what the directory of a run is made from.
 func (r *Runner) order(l *life) (*launch.Order, error) {
 	request, err := r.Store.RequestFor(l.task)
+	if err == nil {
+		request, err = r.Match(l.task, request, l.hooks.AdOfSlot)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -287,6 +287,11 @@ func writeTasks(b *bufio.Writer, tasks []api.TaskDetail, cores bool) (inError bo
 		}
 	}
 	for i := range tasks {
+		for _, x := range tasks[i].MatchExp {
+			say(&tasks[i], "expanded", string(x))
+		}
+	}
+	for i := range tasks {
 		if u := tasks[i].Usage; u != nil {
 			say(&tasks[i], "usage", fmt.Sprintf("cpu=%s, mem=%.5f GB s, io=%.5f GB, vmem=%s, maxvmem=%s",
 				clock(u.CPU), u.Mem, u.IO, megabytes(u.VMem), megabytes(u.MaxVMem)))

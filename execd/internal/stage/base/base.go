@@ -68,6 +68,8 @@ type Host struct {
 	// SlotOf finds the slot that a task runs on, the first where it has several: its
 	// number, 0 if it is not known, and with ads its ad.
 	SlotOf func(t *job.Task, ads bool) (id slot.ID, ad *classad.Ad)
+	// JobAd returns the ad of the job of a task as slots see it.
+	JobAd func(t *job.Task) *classad.Ad
 
 	Pool
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+	"time"
 
 	"paddock/classad"
 	"paddock/execd/api"
@@ -59,6 +60,20 @@ func (h *Host) Order(t *job.Task, request *api.SubmitRequest) (*launch.Order, er
 		return nil, err
 	}
 	return o, nil
+}
+
+// Match expands what the job of a task that was taken refers to of its slot, and notes it
+// before the start is recorded. It returns the request of the run.
+func (h *Host) Match(t *job.Task, request *api.SubmitRequest, slot func() *classad.Ad) (*api.SubmitRequest, error) {
+	if !h.From(t).Queued() || !ad.Refers(request) { // what came with its slot was expanded there
+		return request, nil
+	}
+	expanded, err := ad.Expand(request, h.JobAd(t), slot(), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	h.Store.Match(t, expanded)
+	return ad.Expanded(request, request.Attributes, expanded), nil
 }
 
 // Owner returns who owns the job of a task. A *exit.Retry says that nobody could tell.

@@ -186,12 +186,12 @@ func OwnExtras(t *job.Task, request *api.SubmitRequest, owner *user.User, host s
 	return JobExtras(t.Job, t.Number, asStarted(t, request), owner, host)
 }
 
-// asStarted is the request of a job with the attributes that a task was started with:
-// an alteration counts from the next run on.
+// asStarted is the request of a job with the attributes that a task was started with, and
+// what references to its slot were expanded to: an alteration counts from the next run on.
 func asStarted(t *job.Task, request *api.SubmitRequest) *api.SubmitRequest {
 	own := *request
 	own.Attributes = t.Needs.Attributes()
-	return &own
+	return ad.Expanded(&own, own.Attributes, t.Start.MatchExp)
 }
 
 // JobExtras is OwnExtras for a task that does not run; 0: for all tasks of an array,
@@ -402,8 +402,8 @@ func (x *Hooks) JobAd() (*classad.Ad, error) {
 	return classad.ParseOld(string(merged))
 }
 
-// slotAd returns the ad of the slot of a run.
-func (x *Hooks) slotAd() *classad.Ad {
+// AdOfSlot returns the ad of the slot of a run.
+func (x *Hooks) AdOfSlot() *classad.Ad {
 	if _, a := x.host.SlotOf(x.of, true); a != nil {
 		return a
 	}
@@ -431,7 +431,7 @@ func (x *Hooks) Lend() error {
 	if err := x.host.Launcher.Lend(x.of.RunID(), spool.FileHookJobAd, ad.Stdin(a, nil), o); err != nil {
 		return err
 	}
-	return x.host.Launcher.Lend(x.of.RunID(), spool.FileHookSlotAd, ad.Stdin(nil, x.slotAd()), o)
+	return x.host.Launcher.Lend(x.of.RunID(), spool.FileHookSlotAd, ad.Stdin(nil, x.AdOfSlot()), o)
 }
 
 // Note adds a line to the file hooks of a run, and to what people are shown.

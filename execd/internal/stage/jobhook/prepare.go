@@ -106,7 +106,7 @@ func (x *Hooks) PrepareBy(h *hook.Hook, step string) (exit.Result, error) {
 			return nil, err
 		}
 		if x.SlotAd {
-			return ad.Stdin(a, x.slotAd()), nil
+			return ad.Stdin(a, x.AdOfSlot()), nil
 		}
 		return ad.Stdin(a, nil), nil
 	})
@@ -174,6 +174,7 @@ func (x *Hooks) change(m *ad.Merged) error {
 	if err != nil {
 		return err
 	}
+	request = ad.Expanded(request, x.of.Needs.Attributes(), x.of.Start.MatchExp)
 	// The second hook gets what the first has changed.
 	all := *m
 	all.Changed = slices.Concat(x.changed, m.Changed)
