@@ -69,6 +69,14 @@ func Attributes(list []string) (*classad.Ad, error) {
 	return ad, nil
 }
 
+// NamesHooks reports whether attributes of -attr say which hooks a job has.
+func NamesHooks(list []string) bool {
+	return slices.ContainsFunc(list, func(text string) bool {
+		name, _, _ := api.CutAttribute(text)
+		return strings.EqualFold(name, "HookKeyword")
+	})
+}
+
 // mayBeAttribute refuses names that users may not use: those of secrets, of what execd
 // itself says of a job, and of what other options say.
 func mayBeAttribute(name string) error {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/spool"
@@ -42,6 +43,12 @@ func (s *Shadows) check(c *claim) error {
 	}
 	_, err := nameOf(&c.record)
 	return err
+}
+
+// slotAd returns the ad of the slot of a claim as it was granted.
+func (c *claim) slotAd() *classad.Ad {
+	granted, _ := classad.ParseOldLenient(c.Ad)
+	return granted
 }
 
 // isName reports whether a word may be the name of a queue or a slot.

@@ -210,7 +210,7 @@ func (s *Shadows) request(ctx context.Context, h *host, of class, ad string) {
 	s.mu.Unlock()
 	var got *claim
 	if err == nil {
-		r := record{ID: c.Reply.ID, Host: h.name, User: of.owner, Slot: string(c.Reply.Slot), Queue: queueOf(&c.Reply, queue), Lease: c.Reply.Lease}
+		r := record{ID: c.Reply.ID, Host: h.name, User: of.owner, Slot: string(c.Reply.Slot), Queue: queueOf(&c.Reply, queue), Lease: c.Reply.Lease, Ad: c.Reply.Ad}
 		got = &claim{record: r, class: of, idle: time.Now(), lease: lease{length: time.Duration(r.Lease) * time.Second, tried: begun, renewed: begun}}
 		if err = s.check(got); err == nil {
 			err = (&records{s.Root}).put(&r)

@@ -26,7 +26,8 @@ type record struct {
 	User   string      `json:"user"` // for whom it was asked, by his name here
 	Slot   string      `json:"slot"` // its name on the host
 	Queue  string      `json:"queue"`
-	Lease  int         `json:"lease"` // seconds
+	Lease  int         `json:"lease"`        // seconds
+	Ad     string      `json:"ad,omitempty"` // of the slot as it was granted, in old syntax
 }
 
 // public is what the claim is called where its secret is not to be seen.

@@ -132,7 +132,12 @@ func (s *Shadows) live(ctx context.Context, r *run) error {
 		if err == nil && classOf(r.task.Job) != r.claim.class {
 			err = job.ErrAltered
 		}
+		var unmatched error
 		if err == nil {
+			var expanded *api.SubmitRequest
+			if expanded, unmatched = s.Host.Match(r.task, request, r.claim.slotAd); unmatched == nil {
+				request = expanded
+			}
 			err = st.Begin(r.task)
 		}
 		if err != nil {
@@ -143,6 +148,10 @@ func (s *Shadows) live(ctx context.Context, r *run) error {
 			}
 			st.Untake(r.task)
 			return err
+		}
+		if unmatched != nil { // any other slot of the kind would meet it again
+			s.Host.Log.Error(fmt.Sprintf("%v: cannot start: %v", r, unmatched))
+			return s.retry(ctx, r, func() error { return st.Fail(r.task, unmatched.Error()) })
 		}
 		s.remember(r, request)
 		s.mu.Lock()

@@ -23,8 +23,8 @@ func stays(j *job.Job) string {
 		return "jobs with a checkpointing interface run on this host alone"
 	case r.Sandbox == api.SandboxYes:
 		return "jobs with a sandbox run on this host alone"
-	case len(ad.Elsewhere(r.Attributes)) > 0:
-		return "jobs with attributes run on this host alone"
+	case ad.NamesHooks(r.Attributes):
+		return "jobs with hooks of their own run on this host alone"
 	case len(r.Queues) > 0, len(r.MasterQueues) > 0, slices.ContainsFunc(r.Hard, namesPlace):
 		return "jobs that ask for a queue or a host run on this host alone"
 	case r.Now:

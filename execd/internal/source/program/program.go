@@ -176,7 +176,7 @@ func (p *Programs) start(ctx context.Context, c job.Caller, work *api.Work, on s
 	switch {
 	case r.Interactive != nil || r.Tasks.IsArray() || r.Now || r.Verify != "" && r.Verify != "n" || r.Hold != "" || len(r.HoldJobs)+len(r.HoldArray)+len(r.HoldOK)+len(r.HoldArrayOK) > 0 || !r.After.IsZero():
 		return nil, api.Refusef(api.RefusedRequirements, "a claim runs one task, at once: no array, no interactive job, nothing held")
-	case len(r.Attributes) > 0:
+	case len(r.Attributes) > 0 && (work.Activation == nil || work.Activation.Home == nil):
 		return nil, api.Refusef(api.RefusedRequirements, "what runs under a claim has attributes by its ad alone")
 	}
 	r.Work = work

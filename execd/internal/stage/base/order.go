@@ -65,7 +65,7 @@ func (h *Host) Order(t *job.Task, request *api.SubmitRequest) (*launch.Order, er
 // Match expands what the job of a task that was taken refers to of its slot, and notes it
 // before the start is recorded. It returns the request of the run.
 func (h *Host) Match(t *job.Task, request *api.SubmitRequest, slot func() *classad.Ad) (*api.SubmitRequest, error) {
-	if !h.From(t).Queued() || !ad.Refers(request) { // what came with its slot was expanded there
+	if !ad.Refers(request) || !h.From(t).Queued() { // what came with its slot was expanded there
 		return request, nil
 	}
 	expanded, err := ad.Expand(request, h.JobAd(t), slot(), time.Now())
