@@ -16,6 +16,7 @@ import (
 const (
 	VerbFollow   = "follow"    // FollowRequest -> FollowReply
 	VerbRunState = "run-state" // RunStateRequest -> RunStateReply
+	VerbAlterRun = "alter-run" // AlterRunRequest -> {}
 )
 
 // RefusedFenced refuses an activation whose SandboxID has been used or fenced. No job was
@@ -184,6 +185,18 @@ const (
 	RunFinal     RunState = "final"
 	RunGone      RunState = "gone"
 )
+
+// AlterRunRequest gives the ad of an activation that was made with Home the attributes that
+// its job has by now: all of them, whatever it had before, so that it may be repeated.
+type AlterRunRequest struct {
+	Sandbox    SandboxID `json:"sandbox"`
+	Attributes []string  `json:"attributes"` // as in SubmitRequest
+}
+
+// AlterRun gives the ad of an activation the attributes that its job has by now.
+func (c *Client) AlterRun(ctx context.Context, r AlterRunRequest) error {
+	return c.Call(ctx, VerbAlterRun, &r, &struct{}{})
+}
 
 // Follow asks what has become of the caller's activations.
 func (c *Client) Follow(ctx context.Context, r FollowRequest) (reply FollowReply, err error) {

@@ -19,8 +19,8 @@ const MaxContext = 64 << 10
 type AlterRequest struct {
 	Jobs  []string `json:"jobs,omitempty"`  // as in DeleteRequest; tasks only where nothing but Hold is asked for
 	Users []string `json:"users,omitempty"` // -u
-	// Fields says which fields of To replace those of the job. Verify of To
-	// always applies.
+	// Fields says which fields of To replace those of the job; Attributes of To
+	// change those of the job. Verify of To always applies.
 	Fields []Field       `json:"fields,omitempty"`
 	To     SubmitRequest `json:"to"`
 	// Context changes the context of the job; FieldContext is not in Fields.
@@ -28,6 +28,8 @@ type AlterRequest struct {
 	// Hold has letters of u, o, s to set a hold, U, O, S to take it away, and n
 	// to take all away.
 	Hold string `json:"hold,omitempty"`
+	// Dry changes nothing: the reply has what would be refused.
+	Dry bool `json:"dry,omitempty"`
 }
 
 // HoldLetters are those of AlterRequest.Hold and ResubmitRequest.Hold.
@@ -110,6 +112,15 @@ func WithAttributes(list []string, more ...string) []string {
 		}
 	}
 	return list
+}
+
+// ChangeAttributes returns a job's attributes after qalter -attr: those that it says are
+// undefined are gone.
+func ChangeAttributes(list, change []string) []string {
+	return slices.DeleteFunc(WithAttributes(list, change...), func(text string) bool {
+		_, value, _ := CutAttribute(text)
+		return strings.EqualFold(strings.TrimSpace(value), "undefined")
+	})
 }
 
 // ResubmitRequest is qresub: it submits copies of jobs that are not finished,

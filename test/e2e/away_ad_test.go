@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"paddock/execd/api"
+	"paddock/test/harness"
 )
 
 // detail returns what qstat -j of login says of a job.
@@ -97,4 +99,105 @@ func TestAwayExpand(t *testing.T) {
 	if err != nil || len(names) > 0 {
 		t.Errorf("left: %v, %v", names, err)
 	}
+}
+
+// slotHas waits until the ads of the slots of node have lines, and others not.
+func (a *elsewhere) slotHas(lines ...string) {
+	a.t.Helper()
+	var text string
+	if err := harness.WaitFor(patience, fmt.Sprintf("the ads of slots to have %q", lines), func() (bool, error) {
+		var reply api.SlotsReply
+		if err := a.node.Client.Call(a.ctx, api.VerbSlots, &api.SlotsRequest{Ads: true}, &reply); err != nil {
+			return false, err
+		}
+		text = "\n"
+		for _, s := range reply.Slots {
+			text += s.Ad
+		}
+		for _, line := range lines {
+			if absent, not := strings.CutPrefix(line, "!"); strings.Contains(text, "\n"+absent) == not {
+				return false, nil
+			}
+		}
+		return true, nil
+	}); err != nil {
+		a.t.Fatalf("%v:%s\n%s\n%s", err, text, a.login.Log(), a.node.Log())
+	}
+}
+
+// REQ-FLOW-7, REQ-FLOW-34, REQ-FLOW-35, REQ-FLOW-105: qalter -attr changes the job where it
+// was submitted first, as a whole or not at all; the copy of its ad on the host where it runs
+// follows, also when either execd was away, and the policies there see it.
+func TestAwayAlter(t *testing.T) {
+	t.Parallel()
+	a := newAway(t, "STARTD_ATTRS = Colour\nColour = \"blue\"\nSTARTD_JOB_ATTRS = On Rack Site\nPREEMPT = TARGET.Bad ?: false\nWANT_HOLD = true\nWANT_HOLD_REASON = \"bad\"\n")
+	job := a.submit("echo on >>ran; exec sleep 1000", "-r", "y", "-attr", `On="$$(Colour)"`, "-attr", "Rack=3")
+	number := strconv.Itoa(job)
+	a.wrote("ran")
+	a.shown(job, "r")
+	a.slotHas(`On = "blue"`, "Rack = 3", "!Site = ")
+
+	// Nothing of what is refused in part is done, nor told.
+	for name, why := range map[string]string{
+		"Owner": "execd itself says it", "ClusterId": "execd itself says it", "ProcId": "execd itself says it", "MyType": "execd itself says it",
+		"TargetType": "execd itself says it", "JobStatus": "execd itself says it", "Requirements": "-l and -q", "MATCH_EXP_On": "it says what references have become",
+	} {
+		out, err := a.login.command("qalter", "-attr", "Rack=9", "-attr", name+"=1", "-A", "other", number).CombinedOutput()
+		if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), "-attr "+name+": ") || !strings.Contains(string(out), why) {
+			t.Errorf("qalter -attr %s=1: %v: %s", name, err, out)
+		}
+	}
+	if out, err := a.login.command("qalter", "-verify", "-attr", "Rack=9", "-attr", "Owner=1", number).CombinedOutput(); err == nil || !strings.Contains(string(out), "-attr Owner: ") {
+		t.Errorf("qalter -verify: %v: %s", err, out)
+	}
+	if out := a.as("qalter", "-verify", "-attr", "Rack=9", number); !strings.Contains(out, "Rack=9\n") {
+		t.Errorf("qalter -verify: %s", out)
+	}
+	if d := a.detail(job); !slices.Equal(d.Request.Attributes, []string{`On="$$(Colour)"`, "Rack=3"}) || d.Request.Account != "" {
+		t.Errorf("the job has become %q %q", d.Request.Attributes, d.Request.Account)
+	}
+
+	// One is changed, one is new, and one is taken away.
+	alter := func(attributes ...string) {
+		t.Helper()
+		args := []string{number}
+		for _, x := range attributes {
+			args = append(args, "-attr", x)
+		}
+		a.as("qalter", args...)
+	}
+	alter("Rack=4", `Site="x"`)
+	if d := a.detail(job); !slices.Equal(d.Request.Attributes, []string{`On="$$(Colour)"`, "Rack=4", `Site="x"`}) {
+		t.Errorf("the job has become %q", d.Request.Attributes)
+	}
+	a.slotHas(`On = "blue"`, "Rack = 4", `Site = "x"`)
+	alter("Rack=undefined", `Site="y"`)
+	a.slotHas(`On = "blue"`, "!Rack = ", `Site = "y"`)
+	if is := a.expanded(job); !slices.Equal(is, []string{`MATCH_EXP_On="blue"`}) {
+		t.Errorf("what its references have become: %q", is)
+	}
+
+	// What the other host did not hear of when it was altered it hears of later.
+	a.node.Daemon.Kill()
+	a.state(api.PeerDown, "")
+	alter("Rack=5")
+	a.node.begin()
+	a.slotHas(`On = "blue"`, "Rack = 5", `Site = "y"`)
+	a.node.Daemon.Kill()
+	alter("Rack=6")
+	a.login.Daemon.Kill()
+	a.node.begin()
+	a.login.begin()
+	a.slotHas(`On = "blue"`, "Rack = 6", `Site = "y"`)
+
+	// A policy of the other host acts on it.
+	alter("Bad=true")
+	if l := a.qacct(job, 1); l[0]["hostname"] != "node" {
+		t.Errorf("qacct: %q", l)
+	}
+	alter("Bad=undefined")
+	a.lines("ran", 2)
+	a.slotHas("Rack = 6")
+	a.as("qdel", number)
+	a.qacct(job, 2)
 }

@@ -451,6 +451,18 @@ func (t *Table) Configure(p *slot.Policy, wanted func(slot.ID) bool) {
 	t.traffic() // more of it may be allowed
 }
 
+// Reconsider evaluates the policies of the slots of a task.
+func (t *Table) Reconsider(task string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, m := range slices.Clone(t.managed) {
+		if m.task == task {
+			t.happen(m, slot.Evaluate{})
+			t.tidy(m)
+		}
+	}
+}
+
 // remanage makes the slots managed that have to be, and all others plain.
 func (t *Table) remanage() {
 	if !t.begun {

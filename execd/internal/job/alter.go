@@ -119,7 +119,9 @@ type AlterHooks struct {
 	// Verify it looks whether the job could run, and returns what it has found
 	// and whether that was all that was wanted.
 	Check func(j *Job, fields []api.Field, to *api.SubmitRequest) (lines []api.Line, only bool, err error)
-	Host  string
+	// Changed is told of each task that runs while the attributes of its job are altered.
+	Changed func(*Task)
+	Host    string
 }
 
 // Alter is qalter.
@@ -259,6 +261,9 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 	c := &change{Fields: slices.Clone(a.req.Fields), To: &a.req.To}
 	to := *was
 	c.apply(&to)
+	if slices.Contains(c.Fields, api.FieldAttributes) {
+		to.Attributes = api.ChangeAttributes(was.Attributes, a.req.To.Attributes)
+	}
 	if len(a.req.Context) > 0 {
 		for _, change := range a.req.Context {
 			to.Context = api.ChangeContext(to.Context, change)
@@ -286,6 +291,9 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 	found, only, err := a.hooks.Check(j, c.Fields, &to)
 	if err != nil {
 		return nil, false, err
+	}
+	if a.req.Dry {
+		return nil, true, nil
 	}
 	if verify != "" && !idle {
 		found, only = []api.Line{{Text: "verification: job is already running or is held"}}, verify == "v" || verify == "p"
@@ -323,6 +331,9 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 		return nil, false, nil
 	}
 	a.hint(j)
+	if slices.Contains(c.Fields, api.FieldAttributes) {
+		a.eachRunning(j, a.hooks.Changed)
+	}
 	m := modification{Store: a.Store}
 	if changed.Len() > 0 {
 		m.tellEach(j, &changed, "modified hold of %s %s")
@@ -341,6 +352,43 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 		}
 	}
 	return append(m.lines.all(), found...), true, nil
+}
+
+// eachRunning calls f for each task of a job that has a slot.
+func (s *jobSet) eachRunning(j *Job, f func(*Task)) {
+	var tasks []*Task
+	s.mu.Lock()
+	for _, t := range j.active {
+		if t.State == Started {
+			tasks = append(tasks, t)
+		}
+	}
+	s.mu.Unlock()
+	for _, t := range tasks {
+		f(t)
+	}
+}
+
+// SetAttributes gives a job that runs for another host the attributes that it has there, and
+// tells of its task as AlterHooks do.
+func (s *Store) SetAttributes(j *Job, to []string, changed func(*Task)) error {
+	defer s.Forget(j)
+	for {
+		was, version, err := s.request(j)
+		if err != nil || slices.Equal(was.Attributes, to) {
+			return err
+		}
+		c := &change{Fields: []api.Field{api.FieldAttributes}, To: &api.SubmitRequest{Attributes: to}}
+		done := false
+		err = s.commitIf(j, func() bool { return j.alterations == version }, durable, func() { done = true }, &line{Event: EventAltered, Time: time.Now(), Change: c})
+		if err != nil || s.Get(j.Number) != j {
+			return err
+		}
+		if done {
+			s.eachRunning(j, changed)
+			return nil
+		}
+	}
 }
 
 // onlyFields returns a request that has nothing but these fields of another.

@@ -141,6 +141,15 @@ func (q *Queue) JobOf(task string) slot.Job {
 	return nil
 }
 
+// Reconsider has the slots of a running task evaluate their policies: the ad of its job has
+// become another.
+func (q *Queue) Reconsider(t *job.Task) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.o.Claims.Reconsider(t.String())
+	q.settle()
+}
+
 // named returns the running task with a name. q.mu is held.
 func (q *Queue) named(name string) *job.Task {
 	number, task, _ := strings.Cut(name, ".")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/ad"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/follow"
 	"paddock/execd/internal/job"
@@ -119,4 +120,24 @@ func (s activations) state(ctx context.Context, c job.Caller, req *api.RunStateR
 		}
 	}
 	return reply, nil // it is somebody else's
+}
+
+// alter gives the job of an activation the attributes that it has where it was submitted. Who
+// may ask is whoever follows it.
+func (s activations) alter(ctx context.Context, c job.Caller, req *api.AlterRunRequest) (reply struct{}, err error) {
+	state, number, err := s.Followed.State(ctx, followerOf(c), req.Sandbox)
+	if err != nil {
+		return reply, err
+	}
+	j := s.Store.Get(number)
+	if state == api.RunUnknown || j == nil {
+		return reply, api.Refusef(api.RefusedUnknown, "activation %q is not known", api.Short(string(req.Sandbox)))
+	}
+	if j.Activation == nil || j.Activation.Home == nil {
+		return reply, api.Refusef(api.RefusedMessage, "job %d came with an ad of its own", number)
+	}
+	if _, err := ad.Attributes(req.Attributes); err != nil {
+		return reply, api.Refusef(api.RefusedMessage, "%v", err)
+	}
+	return reply, s.Store.SetAttributes(j, req.Attributes, s.attributesChanged)
 }

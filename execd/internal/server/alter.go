@@ -34,7 +34,17 @@ func (s *Server) alter(ctx context.Context, c job.Caller, req *api.AlterRequest)
 	}
 	// The refusal names a resource that does not exist as it was written: Spell leaves it.
 	req.To.Hard, req.To.Soft = schedule.Spell(config, req.To.Hard), schedule.Spell(config, req.To.Soft)
-	return s.Store.Alter(ctx, req, c, job.AlterHooks{Check: s.mayBecome, Host: s.Host})
+	return s.Store.Alter(ctx, req, c, job.AlterHooks{Check: s.mayBecome, Changed: s.attributesChanged, Host: s.Host})
+}
+
+// attributesChanged has the policies of the slot of a task know that the attributes of its
+// job are others.
+func (s *Server) attributesChanged(t *job.Task) {
+	if t.Start.Remote != nil {
+		s.Stages.Changed(t)
+	} else {
+		s.Queue.Reconsider(t)
+	}
 }
 
 // asks are the fields with requests to host and queues.

@@ -170,6 +170,7 @@ var verbs = map[string]struct {
 	api.VerbRenewAll:      {members | peers, 1 << 20, submits, handler((*Server).renewAll)},
 	api.VerbFollow:        {members | peers, 1 << 20, none, ofActivations(activations.follow)},
 	api.VerbRunState:      {members | peers, 1 << 16, submits, ofActivations(activations.state)},
+	api.VerbAlterRun:      {members | peers, 1 << 16, submits, ofActivations(activations.alter)},
 	api.VerbHello:         {anyone | peers, 1 << 16, none, handler((*Server).hello)},
 	api.VerbPeers:         {anyone, 1 << 16, answers, handler((*Server).peers)},
 

@@ -26,6 +26,7 @@ type run struct {
 
 	killed  *job.Want // what the host was told last to end the job for
 	stopped bool      // the host was told last to have the job stopped
+	altered []string  // the attributes that the host was told last; nil: not known
 	told    bool      // the owner was told that it runs
 	tail    finish.Tail
 	notices notice.Notices
@@ -153,6 +154,7 @@ func (s *Shadows) live(ctx context.Context, r *run) error {
 			s.Host.Log.Error(fmt.Sprintf("%v: cannot start: %v", r, unmatched))
 			return s.retry(ctx, r, func() error { return st.Fail(r.task, unmatched.Error()) })
 		}
+		r.altered = append([]string{}, request.Attributes...)
 		s.remember(r, request)
 		s.mu.Lock()
 		s.followed(s.of(r.host))
@@ -281,7 +283,7 @@ func (s *Shadows) follow(ctx context.Context, r *run) error {
 		if !until.IsZero() {
 			pause = until.Sub(now)
 		}
-		if err := s.carryOut(ctx, r); err != nil {
+		if err := errors.Join(s.carryOut(ctx, r), s.alter(ctx, r)); err != nil {
 			failures++
 			pause = min(pause, retries.After(failures))
 		} else {

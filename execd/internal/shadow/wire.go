@@ -280,7 +280,8 @@ func (s *Shadows) followed(h *host) {
 	}
 }
 
-// Look carries out what people want of a run: that it ends, is stopped or goes on.
+// Look carries out what people want of a run: that it ends, is stopped or goes on, or has
+// other attributes.
 func (s *Shadows) Look(t *job.Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -122,7 +122,8 @@ type Runner struct {
 type Away interface {
 	// Recover takes over a run that an earlier execd has begun.
 	Recover(t *job.Task)
-	// Look carries out what people want of a run now: that it ends, is stopped or goes on.
+	// Look carries out what people want of a run now: that it ends, is stopped or goes on, or
+	// has other attributes.
 	Look(t *job.Task)
 }
 

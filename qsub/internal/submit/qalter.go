@@ -57,10 +57,8 @@ func qalter(ctx context.Context, inv *command.Invocation, args []string) error {
 	if a.tasks && (len(r.Fields)+len(r.Context) > 0 || r.To.Verify != "") {
 		return tasksRefused()
 	}
-	if a.verify {
-		return showAltered(ctx, inv, r)
-	}
 	var reply api.AlterReply
+	r.Dry = a.verify
 	err = inv.Client.Call(ctx, api.VerbAlter, r, &reply)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Code != api.CodeInternal {
 		// Nothing was altered, for a reason that concerns no single job.
@@ -69,7 +67,13 @@ func qalter(ctx context.Context, inv *command.Invocation, args []string) error {
 	if err != nil {
 		return inv.CallFailed(err)
 	}
-	return printLines(inv, reply.Lines, a.json, func(api.Code) int { return option.ExitFailed })
+	refused := func(l api.Line) bool { return l.Code != api.CodeNotFound }
+	if a.verify && !slices.ContainsFunc(reply.Lines, refused) {
+		if err := showAltered(ctx, inv, r); err != nil {
+			return err
+		}
+	}
+	return printLines(inv, reply.Lines, a.json && !a.verify, func(api.Code) int { return option.ExitFailed })
 }
 
 // printLines prints the lines of a reply, for people or as JSON.
@@ -187,7 +191,8 @@ func unwrapped(err error) error {
 	return err
 }
 
-// showAltered shows jobs as they would be after the alteration, for -verify.
+// showAltered shows jobs as they would be after the alteration, for -verify. Those that do
+// not exist are passed over.
 func showAltered(ctx context.Context, inv *command.Invocation, r *api.AlterRequest) error {
 	var reply api.DetailReply
 	words := r.Jobs
@@ -206,21 +211,21 @@ func showAltered(ctx context.Context, inv *command.Invocation, r *api.AlterReque
 		if len(r.Users) > 0 && !slices.ContainsFunc(r.Users, owned) {
 			continue
 		}
+		attributes := d.Request.Attributes
 		for _, f := range r.Fields {
 			if a := api.AlterableBy(f); a != nil {
 				a.Copy(&d.Request, &r.To)
 			}
+		}
+		if slices.Contains(r.Fields, api.FieldAttributes) {
+			d.Request.Attributes = api.ChangeAttributes(attributes, r.To.Attributes)
 		}
 		for _, c := range r.Context {
 			d.Request.Context = api.ChangeContext(d.Request.Context, c)
 		}
 		show.Job(inv.Out, d, true)
 	}
-	var lines []api.Line
-	for _, word := range reply.Missing {
-		lines = append(lines, api.Line{Text: "denied: job \"" + word + "\" does not exist", Failed: true})
-	}
-	return inv.Report(lines, func(api.Code) int { return option.ExitFailed })
+	return nil
 }
 
 // contextWords reads the variables of -ac, -dc and -sc.

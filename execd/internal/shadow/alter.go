@@ -1,0 +1,40 @@
+package shadow
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/ad"
+	"paddock/execd/internal/job"
+)
+
+// attributes returns those of a run by now: as references were expanded when it was started,
+// and as they stand in what was altered since.
+func (s *Shadows) attributes(t *job.Task) []string {
+	now := api.SubmitRequest{Attributes: t.Job.Terms().Needs.Attributes()}
+	return ad.Expanded(&now, t.Needs.Attributes(), s.Host.Store.Matched(t)).Attributes
+}
+
+// alter has the host of a run know the attributes that it has by now.
+func (s *Shadows) alter(ctx context.Context, r *run) error {
+	s.mu.Lock()
+	over := r.over != nil
+	s.mu.Unlock()
+	now, known := s.attributes(r.task), r.altered != nil
+	if over || known && slices.Equal(now, r.altered) || !known && len(now)+len(r.task.Needs.Attributes()) == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	err := s.On(r.host, "").AlterRun(limited, api.AlterRunRequest{Sandbox: api.SandboxID(r.sandbox()), Attributes: now})
+	switch e, refused := errors.AsType[*api.Error](err); {
+	case refused && e.Code != api.CodeInternal && e.Code != api.CodeTryAgain: // it would be again
+		s.warnf("%v: its attributes stay what they were on %s: %v", r, r.host, err)
+	case err != nil:
+		return err
+	}
+	r.altered = append([]string{}, now...)
+	return nil
+}
