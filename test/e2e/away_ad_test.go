@@ -39,9 +39,32 @@ func (a *elsewhere) expanded(job int) (list []string) {
 // adOf is a command that writes the ad which a job was given to a file.
 const adOf = `cat "$_CONDOR_JOB_AD" >tmp; echo >>tmp; mv tmp ad; `
 
-// REQ-FLOW-2, REQ-FLOW-5, REQ-FLOW-9, REQ-FLOW-10, REQ-FLOW-37, REQ-FLOW-38: what a job refers
+// REQ-FLOW-1, REQ-FLOW-2, REQ-FLOW-3: what waits is offered with the ad that it has then,
+// with references to slots as they stand, and what was said of an earlier one is no reason.
+func TestAwayOffer(t *testing.T) {
+	t.Parallel()
+	// The node looks at the job as it waits, 2 at home, and as it is to be started, 1 there.
+	a := newAway(t, "STARTD_ATTRS = Colour\nColour = \"blue\"\nSTART = TARGET.Rack == 4 && TARGET.On == ifThenElse(TARGET.ClusterId == 2, strcat(\"$\", \"$\", \"(Colour)\"), \"blue\")\n")
+	a.as("qdel", strconv.Itoa(a.submit("true", "-h")))
+	job := a.submit(adOf, "-attr", `On="$$(Colour)"`, "-attr", "Rack=3")
+	number := strconv.Itoa(job)
+	if err := harness.WaitFor(patience, "node not to take it", func() (bool, error) {
+		return strings.Contains(a.as("qstat", "-j", number), "not on another host: node: START is false"), nil
+	}); err != nil {
+		t.Fatalf("%v: %s\n%s", err, a.as("qstat", "-j", number), a.login.Log())
+	}
+	a.as("qalter", "-attr", "Rack=4", number)
+	if ad := a.wrote("ad"); !strings.Contains(ad, "On = \"blue\"\n") || !strings.Contains(ad, "Rack = 4\n") {
+		t.Errorf("the ad on node is\n%s", ad)
+	}
+	if l := a.qacct(job, 1); l[0]["hostname"] != "node" || l[0]["exit_status"] != "0" {
+		t.Errorf("qacct: %q", l)
+	}
+}
+
+// REQ-FLOW-4, REQ-FLOW-5, REQ-FLOW-9, REQ-FLOW-10, REQ-FLOW-37, REQ-FLOW-38: what a job refers
 // to of its slot is expanded when that is known, and the ad that the other host has before the
-// job starts is the expanded one. Where it was submitted the job is as it was, with what its
+// job starts is the whole of it, expanded. Where it was submitted the job is as it was, with what its
 // references have become beside it, also for the next execd.
 func TestAwayExpand(t *testing.T) {
 	t.Parallel()
@@ -49,6 +72,11 @@ func TestAwayExpand(t *testing.T) {
 	job := a.submit(adOf+`echo $0 >args; until [ -e go ]; do sleep 0.05; done; : $$(Colour) $$(Shape:round)`,
 		"-attr", `On="$$(Colour) $$([Rack * 2])"`, "-attr", "Rack=3")
 	ad := a.wrote("ad")
+	for _, name := range []string{"ClusterId", "ProcId", "Owner", "Cmd", "Iwd", "In", "Out", "JobBatchName", "QDate", "MyType"} {
+		if !strings.Contains("\n"+ad, "\n"+name+" = ") {
+			t.Errorf("the ad on node has no %s", name)
+		}
+	}
 	for _, line := range []string{"On = \"blue 6\"\n", "Rack = 3\n", "; : blue round'\"\n"} {
 		if !strings.Contains(ad, line) || strings.Contains(ad, "$$") {
 			t.Errorf("the ad on node lacks %q:\n%s", line, ad)

@@ -153,6 +153,13 @@ func (n *node) answer(ctx context.Context, verb string, body []byte) (any, error
 			n.say(api.ActivationEvent{Sandbox: r.Sandbox, Kind: api.ActivationStarted})
 		}
 		return api.ActivateReply{Job: len(n.begun)}, nil
+	case api.VerbAlterRun:
+		r := decode[api.AlterRunRequest](body)
+		if n.begun[r.Sandbox] == nil {
+			return nil, api.Refusef(api.RefusedUnknown, "no such activation")
+		}
+		n.begun[r.Sandbox].Request.Attributes = r.Attributes
+		return struct{}{}, nil
 	case api.VerbRunState:
 		r := decode[api.RunStateRequest](body)
 		if n.begun[r.Sandbox] != nil {
