@@ -24,11 +24,14 @@ const matchPrefix = "MATCH_EXP_"
 // begin begins a reference.
 const begin = "$$("
 
-// These bound an expansion: the bytes of one value, which another host may have said, and
-// how often the end of an expression is looked for.
+// These bound an expansion: the bytes of one value, which another host may have said, and of
+// one reference, how often the end of an expression is looked for, and what all expressions
+// of a job cost together, in bytes that are read and steps of their evaluation.
 const (
 	maxExpansion = 4 << 10
 	maxEnds      = 16
+	maxRead      = 1 << 20
+	maxSteps     = 300_000
 )
 
 // dollars is the name that stands for two dollar signs.
@@ -43,10 +46,11 @@ func Refers(r *api.SubmitRequest) bool {
 // Expand expands the references of a job to a slot, both with their ads, and returns what
 // they have become, each NAME=EXPRESSION. The error names the first that cannot be expanded.
 func Expand(r *api.SubmitRequest, job, slot *classad.Ad, now time.Time) ([]api.Text, error) {
+	steps := maxSteps
 	x := &expander{
-		job:  &classad.Env{My: job, Target: slot, Now: now},
-		slot: &classad.Env{My: slot, Target: job, Now: now},
-		name: "the slot",
+		job:  &classad.Env{My: job, Target: slot, Now: now, Steps: &steps},
+		slot: &classad.Env{My: slot, Target: job, Now: now, Steps: &steps},
+		name: "the slot", left: maxRead,
 	}
 	if name, ok := x.slot.Attr("Name").Str(); ok {
 		x.name = api.Visible(api.Short(name))
@@ -135,6 +139,7 @@ func Expanded(r *api.SubmitRequest, then []string, list []api.Text) *api.SubmitR
 type expander struct {
 	job, slot *classad.Env
 	name      string // of the slot
+	left      int    // bytes of expressions that may still be read
 	err       error
 }
 
@@ -146,8 +151,8 @@ func (x *expander) text(text string) string {
 	var b strings.Builder
 	rest := text
 	for x.err == nil {
-		before, of, after, ok := cutReference(rest)
-		if !ok {
+		before, of, after, ok := x.cut(rest)
+		if !ok || x.err != nil {
 			break
 		}
 		value, err := x.value(of)
@@ -213,23 +218,24 @@ type reference struct {
 	defaults  bool
 }
 
-// cutReference cuts a text around its first reference.
-func cutReference(text string) (before string, of reference, after string, ok bool) {
+// cut cuts a text around its first reference.
+func (x *expander) cut(text string) (before string, of reference, after string, ok bool) {
 	for at := 0; ; at += len(begin) {
 		i := strings.Index(text[at:], begin)
-		if i < 0 {
+		if i < 0 || x.err != nil {
 			return text, of, "", false
 		}
 		at += i
-		if of, n := parseReference(text[at+len(begin):]); n > 0 {
+		if of, n := x.parse(text[at+len(begin):]); n > 0 {
 			return text[:at], of, text[at+len(begin)+n:], true
 		}
 	}
 }
 
-// parseReference parses what stands behind $$( and returns how long it is with its end; 0: it
-// is no reference.
-func parseReference(text string) (of reference, n int) {
+// parse parses what stands behind $$( and returns how long it is with its end; 0: it is no
+// reference.
+func (x *expander) parse(text string) (of reference, n int) {
+	text = text[:min(len(text), maxExpansion)]
 	if strings.HasPrefix(text, "[") {
 		// The brackets may stand in the expression as well.
 		for end, tries := 1, 0; tries < maxEnds; tries++ {
@@ -238,6 +244,10 @@ func parseReference(text string) (of reference, n int) {
 				break
 			}
 			end += i
+			if x.left -= end; x.left < 0 {
+				x.fail(errors.New("cannot expand $$([...]): the expressions are too many, or too long"))
+				break
+			}
 			if e, err := classad.Parse(text[1:end]); err == nil {
 				return reference{text: text[:end+1], expr: e}, end + len("])")
 			}

@@ -124,7 +124,11 @@ func TestExpand(t *testing.T) {
 // What a job could not have had without references it cannot have by them.
 func TestExpandTooMuch(t *testing.T) {
 	job, slot := expandAds(t)
-	slot = slot.With(classad.Attr{Name: "Most", Expr: classad.String(strings.Repeat("y", maxExpansion)).Expr()})
+	cost, err := classad.Parse("1" + strings.Repeat(" + 0", 1000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot = slot.With(classad.Attr{Name: "Most", Expr: classad.String(strings.Repeat("y", maxExpansion)).Expr()}, classad.Attr{Name: "Cost", Expr: cost})
 	many := make([]string, 300)
 	for i := range many {
 		many[i] = "$$(Most)"
@@ -134,6 +138,8 @@ func TestExpandTooMuch(t *testing.T) {
 		{Args: many},
 		{Args: []string{strings.Repeat("$$(Most)", 40)}},
 		{Attributes: []string{`A="$$(Most)$$(Most)"`}},
+		{Args: []string{strings.Repeat("$$([/*", 1000) + strings.Repeat("])", 10)}},
+		{Args: []string{strings.Repeat("$$(Cost)", 2000)}},
 	} {
 		r.Name = "x"
 		if list, err := Expand(r, job, slot, time.Unix(1, 0)); err == nil || len(err.Error()) > 300 {
