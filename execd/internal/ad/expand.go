@@ -135,6 +135,18 @@ func Expanded(r *api.SubmitRequest, then []string, list []api.Text) *api.SubmitR
 	return &is
 }
 
+// WithExpansions returns the ad of a job with what its references have become.
+func WithExpansions(of *classad.Ad, list []api.Text) *classad.Ad {
+	var attrs []classad.Attr
+	for _, text := range list {
+		name, value, _ := strings.Cut(string(text), "=")
+		if e, err := classad.Parse(value); err == nil { // Expand has written it
+			attrs = append(attrs, classad.Attr{Name: name, Expr: e})
+		}
+	}
+	return of.With(attrs...)
+}
+
 // expander expands references. After the first error it expands nothing.
 type expander struct {
 	job, slot *classad.Env

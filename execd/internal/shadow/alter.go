@@ -10,11 +10,11 @@ import (
 	"paddock/execd/internal/job"
 )
 
-// attributes returns those of a run by now: as references were expanded when it was started,
-// and as they stand in what was altered since.
+// attributes returns those of a run by now that its host needs: as references were expanded
+// when it was started, and as they stand in what was altered since.
 func (s *Shadows) attributes(t *job.Task) []string {
 	now := api.SubmitRequest{Attributes: t.Job.Terms().Needs.Attributes()}
-	return ad.Expanded(&now, t.Needs.Attributes(), s.Host.Store.Matched(t)).Attributes
+	return ad.Elsewhere(ad.Expanded(&now, t.Needs.Attributes(), s.Host.Store.Matched(t)).Attributes)
 }
 
 // alter has the host of a run know the attributes that it has by now.
@@ -23,7 +23,7 @@ func (s *Shadows) alter(ctx context.Context, r *run) error {
 	over := r.over != nil
 	s.mu.Unlock()
 	now, known := s.attributes(r.task), r.altered != nil
-	if over || known && slices.Equal(now, r.altered) || !known && len(now)+len(r.task.Needs.Attributes()) == 0 {
+	if over || known && slices.Equal(now, r.altered) || !known && len(now)+len(ad.Elsewhere(r.task.Needs.Attributes())) == 0 {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, callLimit)

@@ -491,7 +491,7 @@ func TestRefused(t *testing.T) {
 		if n := h.endAll(0); n != 1 {
 			t.Errorf("%d run after a while; %q", n, h.node.log)
 		}
-		for _, req := range []api.SubmitRequest{{PE: "mpi", Slots: []api.Slots{{Min: 2, Max: 2, Step: 1}}}, {Sandbox: api.SandboxYes}, {Attributes: []string{"A=1", `userlog="x"`}}} {
+		for _, req := range []api.SubmitRequest{{PE: "mpi", Slots: []api.Slots{{Min: 2, Max: 2, Step: 1}}}, {Sandbox: api.SandboxYes}, {Attributes: []string{"A=1", `hookkeyword="x"`}}} {
 			if j := h.submit(req); h.store.Running(j) != 0 || !strings.Contains(h.s.Why(j), "this host alone") {
 				t.Errorf("%+v: %q", req, h.s.Why(j))
 			}

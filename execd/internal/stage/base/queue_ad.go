@@ -8,7 +8,7 @@ import (
 )
 
 // QueueAd returns the ad of a task as the queue has it: what was asked for and, if it was
-// started, where. What hooks have made of it where it runs is not in it. T is nil for one that
+// started, where, and what references have become there. What hooks have made of it where it runs is not in it. T is nil for one that
 // waits.
 func (h *Host) QueueAd(j *job.Job, number int, request *api.SubmitRequest, t *job.Task) *classad.Ad {
 	own := *request
@@ -24,5 +24,9 @@ func (h *Host) QueueAd(j *job.Job, number int, request *api.SubmitRequest, t *jo
 			in.PE = g.PE
 		}
 	}
-	return ad.Job(in)
+	of := ad.Job(in)
+	if t != nil {
+		of = ad.WithExpansions(of, t.Start.MatchExp)
+	}
+	return of
 }
