@@ -1,15 +1,13 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -77,9 +75,6 @@ func TestManualSandbox(t *testing.T) {
 // name and an /etc of its own, where execd runs already.
 func TestManualPool(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("hosts of their own need root")
-	}
 	page, err := os.ReadFile(filepath.Join(harness.Root(), "man/man7/paddock-pool.7"))
 	if err != nil {
 		t.Fatal(err)
@@ -87,9 +82,35 @@ func TestManualPool(t *testing.T) {
 	const prompt = "login1# "
 	_, session, _ := strings.Cut(string(page), "\n.Bd -literal\n")
 	session, _, _ = strings.Cut(session, ".Ed\n")
-	hosts := newNamespaces(t, "login1", "node1")
-	ssh := "#!/bin/sh\nhost=$1\nshift\nexec " + hosts["login1"].enterFrom("$host", hosts) + " sh -c \"$*\"\n"
+	network, err := harness.NewNetwork(bin, place(t, "pool"), []string{"login1", "node1"})
+	if errors.Is(err, harness.ErrNoNetwork) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := network.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	tools := place(t, "tools")
+	ssh := "#!/bin/sh\nhost=$1\nshift\ncase $host in\n"
+	for _, h := range network.Hosts {
+		write(t, h.Dir+"/etc/queues/all.q", "qname all.q\nslots 4\n", 0o644)
+		h.Env = plainEnv(h.Dir)
+		if err := h.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := h.Daemon.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+		ssh += h.Name + ") exec " + strings.Join(h.Enter(), " ") + " sh -c \"$*\" ;;\n"
+	}
+	ssh += "esac\n"
+	login, node := network.Hosts[0], network.Hosts[1]
 	if err := harness.WriteExecutable(tools+"/ssh", ssh); err != nil {
 		t.Fatal(err)
 	}
@@ -100,18 +121,18 @@ func TestManualPool(t *testing.T) {
 		if command == "" {
 			return
 		}
-		got = append(got, hosts["login1"].session(t, tools, command, want)...)
+		got = append(got, typed(t, login, tools, command, want)...)
 		command = ""
 	}
 	var all []string
 	for line := range strings.Lines(session) {
-		if typed, ok := strings.CutPrefix(line, prompt); ok {
+		if word, ok := strings.CutPrefix(line, prompt); ok {
 			flush()
-			command, want = typed, nil
+			command, want = word, nil
 			continue
 		}
-		if typed, ok := strings.CutPrefix(line, "> "); ok {
-			command += typed
+		if word, ok := strings.CutPrefix(line, "> "); ok {
+			command += word
 			continue
 		}
 		want = append(want, shape(line))
@@ -119,7 +140,7 @@ func TestManualPool(t *testing.T) {
 	}
 	flush()
 	if diff := cmp.Diff(all, got); diff != "" || len(all) == 0 {
-		t.Errorf("paddock-pool(7) shows something else (-page +got):\n%s\n%s", diff, hosts["node1"].Log())
+		t.Errorf("paddock-pool(7) shows something else (-page +got):\n%s\n%s", diff, node.Daemon.Log())
 	}
 }
 
@@ -129,34 +150,14 @@ func shape(line string) string {
 	return regexp.MustCompile(` [0-9]{2}:[0-9]{2}`).ReplaceAllString(line, " TIME")
 }
 
-// namespaced is a host in namespaces of its own.
-type namespaced struct {
-	*harness.Daemon
-	pid int // of a process that is in them
-}
-
-// enter returns the command line that runs another one on the host.
-func (h *namespaced) enter() []string {
-	return []string{"nsenter", "--target", strconv.Itoa(h.pid), "--net", "--uts", "--mount", "--"}
-}
-
-// enterFrom returns the same for a shell that has the name of the host in a variable.
-func (*namespaced) enterFrom(variable string, hosts map[string]*namespaced) string {
-	text := "nsenter --target $(case " + variable + " in"
-	for name, h := range hosts {
-		text += fmt.Sprintf(" %s) echo %d;;", name, h.pid)
-	}
-	return text + " esac) --net --uts --mount --"
-}
-
-// session runs a command as often as it takes until it prints what is wanted, for as long
+// typed runs a command as often as it takes until it prints what is wanted, for as long
 // as it only looks, and returns what it has printed.
-func (h *namespaced) session(t *testing.T, tools, command string, want []string) (got []string) {
+func typed(t *testing.T, h *harness.Host, tools, command string, want []string) (got []string) {
 	t.Helper()
 	run := func() []string {
 		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 		defer cancel()
-		argv := append(h.enter(), "sh", "-c", command)
+		argv := append(h.Enter(), "sh", "-c", command)
 		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		cmd.Env = append(plainEnv(h.Dir), "PATH="+tools+":"+bin+":/usr/sbin:/usr/bin:/sbin:/bin", "PADDOCK_DIR=")
 		if strings.HasPrefix(command, "qhost ") {
@@ -182,73 +183,3 @@ func (h *namespaced) session(t *testing.T, tools, command string, want []string)
 	return got
 }
 
-// newNamespaces makes two hosts with a wire between them. Execd runs on each, with four
-// slots, and /etc/paddock is its configuration.
-func newNamespaces(t *testing.T, names ...string) map[string]*namespaced {
-	t.Helper()
-	hosts := map[string]*namespaced{}
-	table := "127.0.0.1 localhost\n"
-	for i, name := range names {
-		table += fmt.Sprintf("10.64.45.%d %s\n", i+1, name)
-	}
-	for _, name := range names {
-		dir := place(t, name)
-		write(t, dir+"/etc/queues/all.q", "qname all.q\nslots 4\n", 0o644)
-		if _, err := harness.OtherAccounts(dir+".etc", "nobody-at-all"); err != nil {
-			t.Fatal(err)
-		}
-		write(t, dir+".etc/hosts", table, 0o644)
-		if err := os.RemoveAll(dir + ".etc/paddock"); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(dir+"/etc", dir+".etc/paddock"); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command("unshare", "--net", "--uts", "--mount", "sh", "-c",
-			`hostname "$0" && mount --bind "$1" /etc && ip link set lo up && echo ready && exec cat`, name, dir+".etc")
-		stdin, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			stdin.Close()
-			_ = cmd.Wait()
-		})
-		if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
-			t.Skipf("no namespaces: %q, %v", line, err)
-		}
-		hosts[name] = &namespaced{pid: cmd.Process.Pid}
-		hosts[name].Daemon = &harness.Daemon{Dir: dir}
-	}
-	wire := []string{"ip", "link", "add", "pool0", "netns", strconv.Itoa(hosts[names[0]].pid), "type", "veth", "peer", "name", "pool0", "netns", strconv.Itoa(hosts[names[1]].pid)}
-	if out, err := exec.Command(wire[0], wire[1:]...).CombinedOutput(); err != nil {
-		t.Skipf("no wire between hosts: %v: %s", err, out)
-	}
-	for i, name := range names {
-		h := hosts[name]
-		for _, words := range [][]string{{"addr", "add", fmt.Sprintf("10.64.45.%d/24", i+1), "dev", "pool0"}, {"link", "set", "pool0", "up"}} {
-			argv := slices.Concat(h.enter(), []string{"ip"}, words)
-			if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-				t.Fatalf("%s: ip %v: %v: %s", name, words, err, out)
-			}
-		}
-		d, err := harness.Start(harness.Options{Bin: bin, Dir: h.Dir, Mode: "-root", Via: h.enter(), Env: plainEnv(h.Dir), Notify: h.Dir + ".notify"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		h.Daemon = d
-		t.Cleanup(func() {
-			if err := d.Stop(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	return hosts
-}
