@@ -170,6 +170,9 @@ type RunStateReply struct {
 	Job   int      `json:"job,omitempty"` // as the executor counts
 	// Fenced says that the id is not known, and that no job will ever be started by it.
 	Fenced bool `json:"fenced,omitempty"`
+	// Over says that the claim of an id that is not known is over: what ran by it may have
+	// ended, and be forgotten.
+	Over bool `json:"over,omitempty"`
 }
 
 // RunState is the state of an activation.

@@ -318,7 +318,7 @@ func TestActivateTwice(t *testing.T) {
 	lost := s.next(c, &api.Home{Job: 8, Task: 1}, "echo ran >>u/lost")
 	fence := api.RunStateRequest{ID: c.Reply.ID, Sandbox: lost.Sandbox, Fence: true}
 	for range 2 {
-		if state, err := s.node.RunState(s.ctx, fence); err != nil || state.State != api.RunUnknown || !state.Fenced {
+		if state, err := s.node.RunState(s.ctx, fence); err != nil || state.State != api.RunUnknown || !state.Fenced || state.Over {
 			t.Fatalf("%+v, %v; want it fenced", state, err)
 		}
 		s.pool.node.Daemon.Kill()
@@ -333,6 +333,9 @@ func TestActivateTwice(t *testing.T) {
 	s.await(next.Sandbox, api.ActivationFinal)
 	if err := c.Release(s.ctx); err != nil {
 		t.Fatal(err)
+	}
+	if state, err := s.node.RunState(s.ctx, fence); err != nil || state.State != api.RunUnknown || !state.Fenced || !state.Over {
+		t.Errorf("%+v, %v; want it to say that the claim is over", state, err)
 	}
 	fences := filepath.Join(api.DevPlaces(s.pool.node.dir).Spool, "fences")
 	if err := harness.WaitFor(patience, "the fence to go", func() (bool, error) {

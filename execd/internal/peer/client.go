@@ -39,6 +39,10 @@ const (
 // How long a connection without a request is kept: less than the other end keeps it.
 const idlePatience = 45 * time.Second
 
+// maxIdle is how many connections to a host are kept that have no request. Those of a burst
+// of short jobs are used again: a handshake costs both hosts more than the start of one.
+const maxIdle = 64
+
 // NewClients returns clients of the hosts that a keeper has in force.
 func NewClients(keeper *Keeper) *Clients {
 	c := &Clients{keeper: keeper, ends: map[string]time.Time{}}
@@ -48,7 +52,7 @@ func NewClients(keeper *Keeper) *Clients {
 
 func (c *Clients) newTransport() *http.Transport {
 	return &http.Transport{
-		DialTLSContext: c.dial, IdleConnTimeout: idlePatience, MaxIdleConnsPerHost: 8, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+		DialTLSContext: c.dial, IdleConnTimeout: idlePatience, MaxIdleConnsPerHost: maxIdle, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
 		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}, // HTTP/1.1 alone
 	}
 }

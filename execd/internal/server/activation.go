@@ -110,7 +110,7 @@ func (s activations) state(ctx context.Context, c job.Caller, req *api.RunStateR
 		}
 		if _, _, err := s.Queue.CheckClaim(id, by); api.RefusalOf(err) == api.RefusedUnknown {
 			// It is over, or another's: nothing is ever started by an id of it for the caller.
-			reply.Fenced = true
+			reply.Fenced, reply.Over = true, true
 			return reply, nil
 		} else if err != nil {
 			return reply, err

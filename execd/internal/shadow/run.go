@@ -43,6 +43,7 @@ type run struct {
 	final     *api.ActivationEnd // nothing is left of it there; nil: not yet
 	gone      bool               // the host says that it knows nothing of it
 	why       string             // of gone
+	unsure    bool               // it may have run, though the host knows nothing of it
 	seq       uint64             // of final or gone
 }
 
@@ -244,7 +245,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 func (s *Shadows) follow(ctx context.Context, r *run) error {
 	for failures := 0; ; {
 		s.mu.Lock()
-		over, final, gone, why, there, forgotten, until := r.over, r.final, r.gone, r.why, r.there, r.forgotten, s.lostAt(r)
+		over, final, gone, unsure, why, there, forgotten, until := r.over, r.final, r.gone, r.unsure, r.why, r.there, r.forgotten, s.lostAt(r)
 		s.mu.Unlock()
 		if there && !r.told {
 			r.told = true
@@ -264,7 +265,7 @@ func (s *Shadows) follow(ctx context.Context, r *run) error {
 		case over != nil && (gone || past):
 			s.conclude(r, told{end: over})
 			return s.finish(ctx, r)
-		case gone && !there && !r.found:
+		case gone && !there && !r.found && !unsure:
 			return s.withdraw(ctx, r, errors.New(why))
 		case gone:
 			s.giveUp(r, r.host+" knows nothing of it any more: "+why)

@@ -166,7 +166,7 @@ func (n *node) answer(ctx context.Context, verb string, body []byte) (any, error
 			return api.RunStateReply{State: api.RunRunning}, nil
 		}
 		n.fenced[r.Sandbox] = true
-		return api.RunStateReply{State: api.RunUnknown, Fenced: true}, nil
+		return api.RunStateReply{State: api.RunUnknown, Fenced: true, Over: n.claims[r.ID] == nil}, nil
 	case api.VerbDeactivate:
 		r := decode[api.DeactivateRequest](body)
 		n.killed = append(n.killed, r.ID)
@@ -656,6 +656,42 @@ func TestRestart(t *testing.T) {
 			t.Errorf("%+v, fenced %v", h.lines(), h.node.fenced)
 		}
 	})
+}
+
+// A run of which a host knows nothing may have been one if its claim is over there: it was
+// forgotten, with its end. So it is not run again as one that was never begun.
+func TestForgotten(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHome(t, 1)
+			defer func() { h.stop() }()
+			h.submit(api.SubmitRequest{})
+			h.endAll(0) // and the claim is there for the next
+			h.change(func(n *node) { n.deaf = !restart })
+			j := h.submit(api.SubmitRequest{Rerun: api.RerunNo})
+			if restart {
+				h.stop()
+			}
+			h.node.mu.Lock()
+			if len(h.node.begun) != 2 {
+				t.Errorf("%d runs", len(h.node.begun))
+			}
+			clear(h.node.begun)
+			clear(h.node.claims)
+			h.node.deaf = false
+			h.node.mu.Unlock()
+			if restart {
+				h.begin()
+				j = h.store.Get(j.Number)
+			}
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			l := h.lines()
+			if len(l) != 2 || l[1].Failed != spool.FailedLease || !strings.Contains(l[1].Reason, "it may have run") || len(h.node.begun) != 0 || h.store.Running(j) != 0 {
+				t.Errorf("restart %v: %d runs; %+v", restart, len(h.node.begun), l)
+			}
+		})
+	}
 }
 
 // A job whose host is silent is run again when the lease is over there for certain, and

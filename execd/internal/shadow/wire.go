@@ -45,8 +45,8 @@ func (s *Shadows) activate(ctx context.Context, r *run, request *api.SubmitReque
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	_, err = s.On(r.host, t.Job.Owner).ClaimOf(r.claim.ID).Activate(limited, api.ActivateRequest{Request: &one, Sandbox: api.SandboxID(r.sandbox()), Home: home})
 	cancel()
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, api.ErrNotSent) {
+		return err
 	}
 	// It may have begun it all the same.
 	if known, fenceErr := s.fence(ctx, r); known || fenceErr != nil {
@@ -66,6 +66,11 @@ func (s *Shadows) fence(ctx context.Context, r *run) (known bool, err error) {
 		switch {
 		case err == nil && reply.State != api.RunUnknown:
 			return true, nil
+		case err == nil && reply.Fenced && reply.Over:
+			s.mu.Lock()
+			r.gone, r.unsure, r.why = true, true, "its claim is over"
+			s.mu.Unlock()
+			return true, nil // as far as anybody knows
 		case err == nil && reply.Fenced:
 			return false, nil
 		case err != nil:
