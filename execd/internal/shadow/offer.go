@@ -130,7 +130,7 @@ func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of class, now time.Time) (w
 		return "no slot is free", again
 	case h.asking >= askedAtOnce:
 		return "it is being asked", again
-	case now.Sub(h.read) > fresh || h.stirred && now.Sub(h.read) > freshLeast:
+	case now.Sub(h.read) >= fresh || h.stirred && now.Sub(h.read) >= freshLeast:
 		if !h.reading {
 			h.reading, h.stirred = true, false
 			s.do(func(ctx context.Context) { s.look(ctx, h) })

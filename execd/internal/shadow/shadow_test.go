@@ -694,6 +694,24 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
+// A job for which a claim was over before it was begun is begun under another one, and has no
+// record of that.
+func TestClaimOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t, 1)
+		defer func() { h.stop() }()
+		h.submit(api.SubmitRequest{})
+		h.endAll(0) // and the claim is there for the next
+		h.change(func(n *node) { clear(n.claims) })
+		h.submit(api.SubmitRequest{Rerun: api.RerunNo})
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n, l := h.endAll(4), h.lines(); n != 1 || len(l) != 2 || l[1].ExitStatus != 4 {
+			t.Errorf("%d runs; %+v", n, l)
+		}
+	})
+}
+
 // A job whose host is silent is run again when the lease is over there for certain, and
 // waits for somebody to look unless it may be run again. If the host comes back before,
 // nothing has happened.

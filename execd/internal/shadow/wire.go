@@ -45,8 +45,8 @@ func (s *Shadows) activate(ctx context.Context, r *run, request *api.SubmitReque
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	_, err = s.On(r.host, t.Job.Owner).ClaimOf(r.claim.ID).Activate(limited, api.ActivateRequest{Request: &one, Sandbox: api.SandboxID(r.sandbox()), Home: home})
 	cancel()
-	if err == nil || errors.Is(err, api.ErrNotSent) {
-		return err
+	if err == nil || errors.Is(err, api.ErrNotSent) || api.RefusalOf(err) == api.RefusedUnknown {
+		return err // without the claim nothing is begun
 	}
 	// It may have begun it all the same.
 	if known, fenceErr := s.fence(ctx, r); known || fenceErr != nil {
