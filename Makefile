@@ -138,7 +138,7 @@ licences-update:
 demo:
 	@echo "Compiling, which takes a minute or two the first time." >&2
 	@$(MAKE) --no-print-directory -s build
-	test/need tar=tar gzip=gzip sha256sum=coreutils
+	test/need tar=tar gzip=gzip sha256sum=coreutils setpriv=util-linux
 	PATH="$(abspath $(BIN)):$$PATH" test/demo
 
 # The packages that take the longest come first, so that the others run beside them.
