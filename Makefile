@@ -247,12 +247,12 @@ soak:
 	test/vm/vm setup
 	PADDOCK_SOAK=1 $(GOTEST) -count=1 -vet=off -run '^TestPassIsQuick$$' ./execd/internal/schedule
 	[ "$(SOAK_SCALE)" != 1 ] || PADDOCK_SOAK=1 $(GOTEST) -count=1 -vet=off -timeout 30m -run 'Step$$|^TestMany$$' ./execd/internal/sandbox/worker ./execd/internal/daemon ./execd/transfer
-	$(GOTEST) -count=1 -timeout 40m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
+	$(GOTEST) -count=1 -timeout 60m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 90m -v -run '^TestPowerCuts$$' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 
 # bench runs beside a real Grid Engine and OpenSSH, which it installs. Root only.
 bench: build
-	test/need sshd=openssh-server ssh=openssh-client
+	test/need sshd=openssh-server ssh=openssh-client ip=iproute2
 	$(GO) run ./test/bench -bin $(BIN) $(BENCHFLAGS)
 
 # vuln is not in check, since its database is not reachable from every network.

@@ -89,11 +89,7 @@ func TestManualPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := network.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(network.Close)
 	tools := place(t, "tools")
 	ssh := "#!/bin/sh\nhost=$1\nshift\ncase $host in\n"
 	for _, h := range network.Hosts {
@@ -182,4 +178,3 @@ func typed(t *testing.T, h *harness.Host, tools, command string, want []string) 
 	})
 	return got
 }
-

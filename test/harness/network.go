@@ -3,6 +3,7 @@ package harness
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -51,7 +52,7 @@ func NewNetwork(bin, dir string, names []string, accounts ...string) (_ *Network
 	n := &Network{bin: bin}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, n.Close())
+			n.Close()
 		}
 	}()
 	if n.wires, err = newSpace(dir, []string{"--net"}, `ip link add br0 type bridge && ip link set br0 up`); err != nil {
@@ -156,6 +157,28 @@ func (n *Network) Share() error {
 	return err
 }
 
+// Up waits until the first host knows that all others are up.
+func (n *Network) Up() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*Patience)
+	defer cancel()
+	var reply api.PeersReply
+	err := WaitFor(2*Patience, "all hosts to be up", func() (bool, error) {
+		reply = api.PeersReply{}
+		err := n.Hosts[0].Daemon.Client.Call(ctx, api.VerbPeers, &api.PeersRequest{}, &reply)
+		up := 0
+		for i := range reply.Peers {
+			if reply.Peers[i].State == api.PeerUp {
+				up++
+			}
+		}
+		return up == len(n.Hosts)-1, err
+	})
+	if err != nil {
+		err = fmt.Errorf("%w: %+v", err, reply.Peers)
+	}
+	return err
+}
+
 // Certify gives a host another certificate.
 func (h *Host) Certify(role string) error {
 	text, err := h.net.Pool("host", h.Name, role)
@@ -166,16 +189,15 @@ func (h *Host) Certify(role string) error {
 }
 
 // Close ends the execds of a network and what they have left, and the network with them.
-func (n *Network) Close() error {
-	var all []error
+func (n *Network) Close() {
 	for _, h := range n.Hosts {
 		if h.Daemon != nil {
 			h.Daemon.Kill()
 		}
 		KillLeft(h.Dir)
-		all = append(all, h.space.close())
+		h.space.close()
 	}
-	return errors.Join(append(all, n.wires.close())...)
+	n.wires.close()
 }
 
 // space is namespaces, which are there as long as its process is.
@@ -226,12 +248,11 @@ func (s *space) run(words ...string) error {
 }
 
 // close ends the process. Other processes may be in the namespaces.
-func (s *space) close() error {
+func (s *space) close() {
 	if s == nil {
-		return nil
+		return
 	}
 	_ = s.stdin.Close()
 	_ = unix.Kill(s.pid(), unix.SIGKILL)
 	_ = s.cmd.Wait() // it was killed
-	return nil
 }

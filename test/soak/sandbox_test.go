@@ -204,11 +204,11 @@ func (b *boxes) note(format string, args ...any) {
 }
 
 // command runs a client command, as a user or as the operator.
-func (b *boxes) command(uid int, args ...string) (string, error) {
+func (s *soak) command(uid int, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, args[0]), args[1:]...)
-	cmd.Env, cmd.Dir = append(os.Environ(), "PADDOCK_DIR="+b.dir, "HOME=/"), "/"
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, args[0]), args[1:]...)
+	cmd.Env, cmd.Dir = append(os.Environ(), "PADDOCK_DIR="+s.dir, "HOME=/"), "/"
 	if uid != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 	}
