@@ -157,6 +157,8 @@ func (b *bench) run(only string) (err error) {
 		{"replaced", b.replaced},
 		{"sandbox", b.sandboxTime},
 		{"overlap", b.overlapTime},
+		{"hosts", b.hostsTime},
+		{"crew", b.crewTime},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {
 			continue
