@@ -162,23 +162,24 @@ func TestAlterReplies(t *testing.T) {
 	})
 	qtest.Want(t, qtest.Result{Exit: 1, Err: "qalter: no space\n"}, call(t, "", "qalter", "-N", "x", "1"))
 	// What -verify would change is asked for first.
-	var refusal api.AlterReply
-	e.On(api.VerbAlter, func(body []byte) (int, any) {
-		if !strings.Contains(string(body), `"dry":true`) {
-			t.Errorf("-verify alters: %s", body)
-		}
-		return http.StatusOK, refusal
-	})
-	refusal.Lines = []api.Line{{Text: "denied: no", Failed: true, Code: api.CodeRejected}}
+	refuse := func(lines ...api.Line) {
+		e.On(api.VerbAlter, func(body []byte) (int, any) {
+			if !strings.Contains(string(body), `"dry":true`) {
+				t.Errorf("-verify alters: %s", body)
+			}
+			return http.StatusOK, api.AlterReply{Lines: lines}
+		})
+	}
+	refuse(api.Line{Text: "denied: no", Failed: true, Code: api.CodeRejected})
 	qtest.Want(t, qtest.Result{Exit: 1, Out: "denied: no\n"}, call(t, "", "qalter", "-verify", "-N", "new", "1"))
-	refusal.Lines = []api.Line{{Text: `denied: job "9" does not exist`, Failed: true, Code: api.CodeNotFound}}
+	refuse(api.Line{Text: `denied: job "9" does not exist`, Failed: true, Code: api.CodeNotFound})
 	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{{Job: 1, Request: api.SubmitRequest{Name: "old", Context: []string{"a", "b=2"}}}}, Missing: []string{"9"}})
 	got := call(t, "", "qalter", "-verify", "-N", "new", "-ac", "c=3", "1", "9")
 	if got.Exit != 1 || !strings.Contains(got.Out, "job_name:                   new\n") ||
 		!strings.Contains(got.Out, "context:                    a=NONE,b=2,c=3\n") || !strings.Contains(got.Out, "denied: job \"9\" does not exist\n") {
 		t.Errorf("qalter -verify: %+v", got)
 	}
-	refusal.Lines = nil
+	refuse()
 	e.Replies(api.VerbDetail, api.DetailReply{Jobs: []api.Detail{{Job: 1, Owner: "me"}, {Job: 2, Owner: "you"}}})
 	got = call(t, "", "qalter", "-verify", "-N", "new", "-u", "y*")
 	if got.Exit != 0 || strings.Contains(got.Out, "job_number:                 1\n") || !strings.Contains(got.Out, "job_number:                 2\n") {
