@@ -146,7 +146,7 @@ func (l *Launcher) Collect(run spool.RunID, gid int, rebooted bool) (spool.Outco
 	}
 	var out spool.Outcome
 	v := e.Verdict()
-	if rebooted && (v == NeverStarted || fell(d)) {
+	if rebooted && (v == NeverStarted || v == HasEnded && isTorn(d) || fell(d)) {
 		v = ShepherdDied
 	}
 	switch v {
@@ -176,6 +176,13 @@ func (l *Launcher) Collect(run spool.RunID, gid int, rebooted bool) (spool.Outco
 		}
 	}
 	return out, nil
+}
+
+// isTorn reports whether what a run has left of its end makes no sense: a power cut leaves
+// files of which the disk has the length, and not all of the content.
+func isTorn(d spool.Dir) bool {
+	_, err := d.Outcome()
+	return errors.Is(err, spool.ErrSyntax)
 }
 
 // fell reports whether a job has ended by what a host that stops sends to all processes,

@@ -799,6 +799,24 @@ func TestCollectFallen(t *testing.T) {
 	}
 }
 
+// What a power cut has left of the results of a run proves nothing; without one somebody has
+// to look at them.
+func TestCollectTorn(t *testing.T) {
+	for _, rebooted := range []bool{true, false} {
+		l, run, d := activeRun(t)
+		l.Log = slog.New(slog.DiscardHandler)
+		for name, text := range map[string]string{"pid": "1\n", "usage": strings.Repeat("\x00", 300), "exit_status": "0\n"} {
+			if err := os.WriteFile(d.Path(name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := l.Collect(run, 0, rebooted)
+		if err != nil || (out.Reason == hostRestarted) != rebooted || strings.Contains(out.Reason, "cannot be read") == rebooted {
+			t.Errorf("rebooted %v: %+v, %v", rebooted, out, err)
+		}
+	}
+}
+
 func TestTmpdirParent(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {
