@@ -114,13 +114,29 @@ func WithAttributes(list []string, more ...string) []string {
 	return list
 }
 
-// ChangeAttributes returns a job's attributes after qalter -attr: those that it says are
+// changeAttributes returns a job's attributes after qalter -attr: those that it says are
 // undefined are gone.
-func ChangeAttributes(list, change []string) []string {
+func changeAttributes(list, change []string) []string {
 	return slices.DeleteFunc(WithAttributes(list, change...), func(text string) bool {
 		_, value, _ := CutAttribute(text)
 		return strings.EqualFold(strings.TrimSpace(value), "undefined")
 	})
+}
+
+// Apply makes of the request of a job what it is to become.
+func (r *AlterRequest) Apply(to *SubmitRequest) {
+	attributes := to.Attributes
+	for _, f := range r.Fields {
+		if a := AlterableBy(f); a != nil {
+			a.Copy(to, &r.To)
+		}
+	}
+	if slices.Contains(r.Fields, FieldAttributes) {
+		to.Attributes = changeAttributes(attributes, r.To.Attributes)
+	}
+	for _, c := range r.Context {
+		to.Context = ChangeContext(to.Context, c)
+	}
 }
 
 // ResubmitRequest is qresub: it submits copies of jobs that are not finished,

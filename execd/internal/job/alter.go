@@ -260,14 +260,8 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 	}
 	c := &change{Fields: slices.Clone(a.req.Fields), To: &a.req.To}
 	to := *was
-	c.apply(&to)
-	if slices.Contains(c.Fields, api.FieldAttributes) {
-		to.Attributes = api.ChangeAttributes(was.Attributes, a.req.To.Attributes)
-	}
+	a.req.Apply(&to)
 	if len(a.req.Context) > 0 {
-		for _, change := range a.req.Context {
-			to.Context = api.ChangeContext(to.Context, change)
-		}
 		c.Fields = append(c.Fields, api.FieldContext)
 	}
 	if err := a.mayAlter(j, was, &to); err != nil {

@@ -211,18 +211,7 @@ func showAltered(ctx context.Context, inv *command.Invocation, r *api.AlterReque
 		if len(r.Users) > 0 && !slices.ContainsFunc(r.Users, owned) {
 			continue
 		}
-		attributes := d.Request.Attributes
-		for _, f := range r.Fields {
-			if a := api.AlterableBy(f); a != nil {
-				a.Copy(&d.Request, &r.To)
-			}
-		}
-		if slices.Contains(r.Fields, api.FieldAttributes) {
-			d.Request.Attributes = api.ChangeAttributes(attributes, r.To.Attributes)
-		}
-		for _, c := range r.Context {
-			d.Request.Context = api.ChangeContext(d.Request.Context, c)
-		}
+		r.Apply(&d.Request)
 		show.Job(inv.Out, d, true)
 	}
 	return nil
