@@ -219,7 +219,12 @@ func (m *Manager) isEmpty(s *job.Sandbox) (bool, error) {
 		return false, err
 	}
 	defer dir.Close()
-	_, err = dir.Readdirnames(1)
+	return hasNothing(dir)
+}
+
+// hasNothing reports whether a directory is empty.
+func hasNothing(dir *os.File) (bool, error) {
+	_, err := dir.Readdirnames(1)
 	if errors.Is(err, io.EOF) {
 		return true, nil
 	}

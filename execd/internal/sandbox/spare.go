@@ -3,9 +3,9 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -66,19 +66,10 @@ func (m *Manager) useSpare(s *job.Sandbox, owner *user.User) {
 	if s.Project > 0 || s.Kept {
 		return
 	}
-	place := filepath.Dir(s.Dir)
-	m.mu.Lock()
-	i := len(m.spares) - 1
-	for i >= 0 && (m.spares[i].uid != owner.UID || m.spares[i].gid != owner.GID || filepath.Dir(m.spares[i].path) != place) {
-		i--
-	}
-	if i < 0 {
-		m.mu.Unlock()
+	path := m.takeSpare(filepath.Dir(s.Dir), owner)
+	if path == "" {
 		return
 	}
-	path := m.spares[i].path
-	m.spares = append(m.spares[:i], m.spares[i+1:]...)
-	m.mu.Unlock()
 	box, err := openDir(path)
 	if err == nil {
 		_, err = asMade(box)
@@ -90,6 +81,21 @@ func (m *Manager) useSpare(s *job.Sandbox, owner *user.User) {
 	if err != nil { // what it was kept for makes a new one
 		m.Later(0, func() { m.try(path, alone) })
 	}
+}
+
+// takeSpare returns a spare of a user in a place, which is nobody's any more; empty: there is
+// none.
+func (m *Manager) takeSpare(place string, owner *user.User) (path string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.IndexFunc(m.spares, func(s spare) bool {
+		return s.uid == owner.UID && s.gid == owner.GID && filepath.Dir(s.path) == place
+	})
+	if i >= 0 {
+		path = m.spares[i].path
+		m.spares = slices.Delete(m.spares, i, i+1)
+	}
+	return path
 }
 
 // asMade returns whose a sandbox is. It refuses one that is not as it was made.
@@ -107,10 +113,12 @@ func asMade(box *os.File) (spare, error) {
 		return spare{}, err
 	}
 	_, acl := unix.Fgetxattr(int(dir.Fd()), "system.posix_acl_default", nil)
-	switch _, err := dir.Readdirnames(1); {
+	switch empty, err := hasNothing(dir); {
 	case st.Mode != unix.S_IFDIR|0o700, st.Attributes&(unix.STATX_ATTR_IMMUTABLE|unix.STATX_ATTR_APPEND) != 0, acl == nil:
 		return spare{}, errors.New("its owner has changed it")
-	case !errors.Is(err, io.EOF):
+	case err != nil:
+		return spare{}, err
+	case !empty:
 		return spare{}, errors.New("it is not empty")
 	}
 	return spare{uid: int(st.Uid), gid: int(st.Gid)}, nil
