@@ -18,11 +18,11 @@ var attributeName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // with -l and -q, which hold also where no slot has a policy.
 var matching = []string{"Requirements", "Rank"}
 
-// extras are the attributes of -attr that execd itself acts on (see OwnExtras).
-var extras = []string{"UserLog", "UserLogUseXML", "OutputAd", "HookKeyword"}
-
-// atHome are those of extras that execd acts on where the job was submitted.
+// atHome are the attributes of -attr that execd acts on where the job was submitted.
 var atHome = []string{"UserLog", "UserLogUseXML", "OutputAd"}
+
+// extras are all that execd itself acts on (see OwnExtras).
+var extras = append([]string{"HookKeyword"}, atHome...)
 
 // Elsewhere returns the attributes of -attr that another host needs to run the job.
 func Elsewhere(list []string) (rest []string) {

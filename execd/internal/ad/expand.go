@@ -110,13 +110,9 @@ func Expanded(r *api.SubmitRequest, then []string, list []api.Text) *api.SubmitR
 	}
 	is := *r
 	is.Attributes = slices.Clone(r.Attributes)
-	for _, text := range list {
-		name, value, _ := strings.Cut(strings.TrimPrefix(string(text), matchPrefix), "=")
-		e, err := classad.Parse(value)
-		if err != nil {
-			continue // Expand has written it
-		}
-		constant, _ := e.Constant()
+	for _, a := range expansions(list) {
+		name := strings.TrimPrefix(a.Name, matchPrefix)
+		constant, _ := a.Expr.Constant()
 		switch s, _ := constant.Str(); name {
 		case "Cmd":
 			is.Command = s
@@ -128,7 +124,7 @@ func Expanded(r *api.SubmitRequest, then []string, list []api.Text) *api.SubmitR
 				return other == name && slices.Contains(then, a)
 			})
 			if i >= 0 {
-				is.Attributes[i] = name + "=" + e.OldString()
+				is.Attributes[i] = name + "=" + a.Expr.OldString()
 			}
 		}
 	}
@@ -137,14 +133,18 @@ func Expanded(r *api.SubmitRequest, then []string, list []api.Text) *api.SubmitR
 
 // WithExpansions returns the ad of a job with what its references have become.
 func WithExpansions(of *classad.Ad, list []api.Text) *classad.Ad {
-	var attrs []classad.Attr
+	return of.With(expansions(list)...)
+}
+
+// expansions reads what Expand has written.
+func expansions(list []api.Text) (attrs []classad.Attr) {
 	for _, text := range list {
 		name, value, _ := strings.Cut(string(text), "=")
-		if e, err := classad.Parse(value); err == nil { // Expand has written it
+		if e, err := classad.Parse(value); err == nil {
 			attrs = append(attrs, classad.Attr{Name: name, Expr: e})
 		}
 	}
-	return of.With(attrs...)
+	return attrs
 }
 
 // expander expands references. After the first error it expands nothing.
