@@ -8,8 +8,8 @@ import (
 )
 
 // QueueAd returns the ad of a task as the queue has it: what was asked for and, if it was
-// started, where, and what references have become there. What hooks have made of it where it runs is not in it. T is nil for one that
-// waits.
+// started, where, and what references have become there. What hooks have made of it where it
+// runs is not in it. T is nil for one that waits.
 func (h *Host) QueueAd(j *job.Job, number int, request *api.SubmitRequest, t *job.Task) *classad.Ad {
 	own := *request
 	in := ad.JobInfo{

@@ -9,8 +9,8 @@ import (
 	"paddock/execd/internal/stage/notice"
 )
 
-// endEvent is the event of the end of a run, for the files that its owner has asked for. Post is the
-// status of the script after the job.
+// endEvent is the event of the end of a run, for the files that its owner has asked for. Post
+// is the status of the script after the job.
 func (f *Tail) endEvent(post exit.Status) notice.Event {
 	e := notice.Event{Kind: notice.Over, Task: f.of, Time: f.Ended, End: f.End}
 	if e.Time.IsZero() {
