@@ -62,22 +62,18 @@ func isName(word string) bool {
 func (s *Shadows) release(c *claim) {
 	c.closed = true
 	s.do(func(ctx context.Context) {
-		for failures := 1; ; failures++ {
+		if again(ctx, func(int) bool {
 			limited, cancel := context.WithTimeout(ctx, callLimit)
+			defer cancel()
 			err := s.On(c.Host, "").ClaimOf(c.ID).Release(limited)
-			cancel()
 			if err == nil || api.RefusalOf(err) == api.RefusedUnknown {
-				break
+				return true
 			}
 			s.mu.Lock()
-			until := c.lease.lost()
-			s.mu.Unlock()
-			if time.Now().After(until) {
-				break
-			}
-			if sleep(ctx, retries.After(failures)) != nil {
-				return // the next execd does it
-			}
+			defer s.mu.Unlock()
+			return time.Now().After(c.lease.lost())
+		}) != nil {
+			return // the next execd does it
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()

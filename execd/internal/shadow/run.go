@@ -218,27 +218,13 @@ func (s *Shadows) refused(r *run, why error) {
 
 // retry does something again and again until it is done.
 func (s *Shadows) retry(ctx context.Context, r *run, do func() error) error {
-	for failures := 1; ; failures++ {
+	return again(ctx, func(failures int) bool {
 		err := do()
-		if err == nil {
-			return nil
+		if err != nil {
+			s.warnf("%v: %v (tried again in %v)", r, err, retries.After(failures))
 		}
-		s.warnf("%v: %v (tried again in %v)", r, err, retries.After(failures))
-		if err := sleep(ctx, retries.After(failures)); err != nil {
-			return err
-		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+		return err == nil
+	})
 }
 
 // follow waits for the end of a run, and passes on what people want of it.

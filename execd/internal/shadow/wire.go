@@ -58,76 +58,75 @@ func (s *Shadows) activate(ctx context.Context, r *run, request *api.SubmitReque
 // fence asks a host whether it has a run. One that it does not know it will never begin. An
 // error says that the run is not to be waited for: ctx is done.
 func (s *Shadows) fence(ctx context.Context, r *run) (known bool, err error) {
-	for failures := 1; ; failures++ {
+	known = true // as far as anybody knows
+	err = again(ctx, func(int) bool {
 		id := r.claim.ID
 		limited, cancel := context.WithTimeout(ctx, callLimit)
 		reply, err := s.On(r.host, "").RunState(limited, api.RunStateRequest{ID: id, Sandbox: api.SandboxID(r.sandbox()), Fence: id != ""})
 		cancel()
 		switch {
 		case err == nil && reply.State != api.RunUnknown:
-			return true, nil
+			return true
 		case err == nil && reply.Fenced && reply.Over:
 			s.mu.Lock()
+			defer s.mu.Unlock()
 			r.gone, r.unsure, r.why = true, true, "its claim is over"
-			s.mu.Unlock()
-			return true, nil // as far as anybody knows
+			return true // as far as anybody knows
 		case err == nil && reply.Fenced:
-			return false, nil
+			known = false
+			return true
 		case err != nil:
 			s.Host.Log.Debug(fmt.Sprintf("%v: %v", r, err))
 		}
 		s.mu.Lock()
-		until, forgotten := s.lostAt(r), r.forgotten
-		s.mu.Unlock()
-		if forgotten || !until.IsZero() && time.Now().After(until) {
-			return true, nil // as far as anybody knows
-		}
-		if err := sleep(ctx, retries.After(failures)); err != nil {
-			return true, err
-		}
-	}
+		defer s.mu.Unlock()
+		until := s.lostAt(r)
+		return r.forgotten || !until.IsZero() && time.Now().After(until)
+	})
+	return known, err
 }
 
 // watch follows the runs on a host until none is left there, and all that was said of
 // them is acknowledged. One goroutine does it for each host.
 func (s *Shadows) watch(ctx context.Context, h *host) {
-	cursor := ""
-	for failures := 0; ; {
-		s.mu.Lock()
-		acks := make([]api.Ack, 0, len(h.acks))
-		for id, seq := range h.acks {
-			if len(acks) < api.MaxEvents {
-				acks = append(acks, api.Ack{Sandbox: id, Seq: seq})
-			}
-		}
-		runs := s.on(h.name)
-		if h.follows = !h.heard || len(acks)+len(runs) > 0; !h.follows {
-			s.mu.Unlock()
-			return
-		}
-		limited, cancel := context.WithTimeout(ctx, followLimit)
-		h.cancel = cancel
-		s.mu.Unlock()
-		reply, err := s.On(h.name, "").Follow(limited, api.FollowRequest{Cursor: cursor, Acks: acks})
-		cancel()
-		if ctx.Err() != nil {
-			return
-		}
-		if errors.Is(err, context.Canceled) {
-			continue // there is something to be acknowledged
-		}
-		if err != nil {
-			if s.silent(h, err) {
-				return
-			}
-			if failures++; sleep(ctx, retries.After(failures)) != nil {
-				return
-			}
-			continue
-		}
-		failures, cursor = 0, reply.Cursor
-		s.heard(h, acks, &reply)
+	cursor, over := "", false
+	for !over && again(ctx, func(int) (done bool) {
+		cursor, over, done = s.listen(ctx, h, cursor)
+		return done || over
+	}) == nil {
 	}
+}
+
+// listen hears once what a host has to say behind a cursor. Over says that there is nothing
+// more to be heard, and not done that the host does not answer.
+func (s *Shadows) listen(ctx context.Context, h *host, cursor string) (next string, over, done bool) {
+	s.mu.Lock()
+	acks := make([]api.Ack, 0, len(h.acks))
+	for id, seq := range h.acks {
+		if len(acks) < api.MaxEvents {
+			acks = append(acks, api.Ack{Sandbox: id, Seq: seq})
+		}
+	}
+	runs := s.on(h.name)
+	if h.follows = !h.heard || len(acks)+len(runs) > 0; !h.follows {
+		s.mu.Unlock()
+		return cursor, true, true
+	}
+	limited, cancel := context.WithTimeout(ctx, followLimit)
+	defer cancel()
+	h.cancel = cancel
+	s.mu.Unlock()
+	reply, err := s.On(h.name, "").Follow(limited, api.FollowRequest{Cursor: cursor, Acks: acks})
+	switch {
+	case ctx.Err() != nil:
+		return cursor, true, true
+	case errors.Is(err, context.Canceled): // there is something to be acknowledged
+		return cursor, false, true
+	case err != nil:
+		return cursor, s.silent(h, err), false
+	}
+	s.heard(h, acks, &reply)
+	return reply.Cursor, false, true
 }
 
 // followLimit is for how long a host that answers each minute may be silent.

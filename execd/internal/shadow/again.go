@@ -1,0 +1,28 @@
+package shadow
+
+import (
+	"context"
+	"time"
+)
+
+// again tries something until it is done or ctx is, with the pauses of retries in between.
+// Attempts are counted from 1.
+func again(ctx context.Context, try func(attempt int) (done bool)) error {
+	for attempt := 1; !try(attempt); attempt++ {
+		if err := sleep(ctx, retries.After(attempt)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
