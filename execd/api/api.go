@@ -238,7 +238,7 @@ type JobStatus struct {
 	Slots    int       `json:"slots"`
 	Tasks    string    `json:"tasks,omitempty"`  // "5", or "6-10:2,13"; empty for a job that is not an array
 	Reason   string    `json:"reason,omitempty"` // why it is in error, or why it is not starting
-	Holds    string    `json:"holds,omitempty"`  // as in Detail, and t: its time (-a) has not come
+	Holds    string    `json:"holds,omitempty"`  // as in Detail; t: its time (-a) has not come; p: a policy holds it
 	From     string    `json:"from,omitempty"`   // the submit host and its numbers, login1 12.1; empty: this host
 	// Granted are the queues of a job that runs in several; the first is that
 	// of the master task, which is Queue.

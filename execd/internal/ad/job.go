@@ -53,6 +53,7 @@ type JobInfo struct {
 	SlotID    int
 
 	Transfer *api.Transfer // of its files, which is under way or waits; nil: there is none
+	Hold     *Forced       // why it is held; nil: it is not
 
 	// Resources are those of Request.Hard, as AskedIn reads them.
 	Resources []Asked
@@ -315,6 +316,9 @@ func (in *JobInfo) state(b *builder) {
 	}
 	b.integer("JobStatus", int64(in.Status))
 	b.at("EnteredCurrentStatus", in.EnteredStatus)
+	if h := in.Hold; h != nil {
+		b.forced("HoldReason", h)
+	}
 	b.integer("NumJobStarts", int64(in.Starts))
 	b.at("JobStartDate", in.Started)
 	b.at("JobCurrentStartDate", in.Started)

@@ -95,9 +95,7 @@ func Ended(job *classad.Ad, e End) *classad.Ad {
 		if f.Held {
 			name = "HoldReason"
 		}
-		b.text(name, f.Reason)
-		b.integer(name+"Code", int64(f.Code))
-		b.integer(name+"SubCode", int64(f.Subcode))
+		b.forced(name, f)
 	}
 	return b.over(job.Without(ended...))
 }
@@ -110,6 +108,14 @@ func Delivered(job *classad.Ad, bytes int64, why string) *classad.Ad {
 	b.integer("TransferOutputBytes", bytes)
 	b.text("TransferOutputError", why)
 	return b.over(job)
+}
+
+func (b *builder) forced(name string, f *Forced) {
+	b.text(name, f.Reason)
+	if f.Code != 0 {
+		b.integer(name+"Code", int64(f.Code))
+		b.integer(name+"SubCode", int64(f.Subcode))
+	}
 }
 
 func (b *builder) status(s *Status) {

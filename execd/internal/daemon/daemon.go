@@ -40,6 +40,7 @@ import (
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/peer"
+	"paddock/execd/internal/policy"
 	"paddock/execd/internal/queue"
 	"paddock/execd/internal/sandbox"
 	"paddock/execd/internal/server"
@@ -348,6 +349,8 @@ type daemon struct {
 
 	peers *peer.Keeper // what other hosts may do here, and this one there
 	watch *peer.Watch  // of those that execute
+	// policies looks at the policies of jobs that wait.
+	policies *policy.Keeper
 	// shadows has the jobs that run on other hosts.
 	shadows *shadow.Shadows
 	// listening has listen look again at what is configured, and deaf is why other hosts
@@ -430,6 +433,9 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.stages.SlotOf, d.stages.Judges = d.slotOf(table), table.Managed
 	d.stages.JobAd = d.taskAd
 	d.slotAds = &slotAds{d: d, platform: ad.ThisPlatform(osRelease()), address: "<" + host + ">"}
+	d.policies = &policy.Keeper{Store: d.store, Config: d.config.Current, Ad: d.slotAds.waitingAd, Log: log}
+	d.policies.Init()
+	d.store.OnWait(d.policies.Waits)
 	d.queue = queue.New(queue.Options{
 		Slots: queue.Slots{JobAd: d.slotAds.jobAd, Look: d.gauge.Look, Evict: d.evict, Lease: d.stages.Lease}, Sources: d.sources,
 		Store: d.store, Claims: table, GIDs: gids, Cores: cores, Boot: boot,
@@ -636,6 +642,10 @@ func (d *daemon) run(ctx context.Context) error {
 	d.report()
 	d.configureLoad()
 	queueDone.Go(func() { d.queue.Run(ctx) })
+	for _, j := range d.store.WithAttributes() {
+		d.policies.Waits(j)
+	}
+	queueDone.Go(func() { d.policies.Run(ctx) })
 	queueDone.Go(func() { d.fetch.Run(fetchCtx) })
 	queueDone.Go(func() { d.load.Run(ctx, d.queue.SetLoad) })
 	queueDone.Go(func() { d.usage.Run(ctx) })

@@ -219,6 +219,35 @@ func gpus(c *conf.Config, queue string) int64 {
 // the command and the environment of a job that waits. Of a job of qsub it has only the
 // attributes with these names; nil: all.
 func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
+	info := a.jobInfo(j, t, names)
+	whole := ad.Job(info)
+	if t != nil && (info.Transfer == nil || !info.Transfer.Output) {
+		if s := a.d.stages.Reported(t.RunID()); s != nil {
+			whole = ad.Running(whole, *s)
+		}
+	}
+	return whole
+}
+
+// waitingAd returns the ad of what does not run of a job, for its policy.
+func (a *slotAds) waitingAd(j *job.Job, w *job.Waiting) *classad.Ad {
+	info := a.jobInfo(j, nil, nil)
+	info.EnteredStatus, info.Starts, info.Task = w.Since, w.Starts, max(w.Task, 1)
+	if w.Held {
+		info.Status, info.Hold = ad.StatusHeld, &ad.Forced{Reason: w.Reason}
+		if w.Why != nil {
+			info.Hold.Code, info.Hold.Subcode = w.Why.Code, w.Why.Subcode
+		}
+	}
+	whole := ad.Job(info)
+	if w.Task == 0 { // what depends on the task is nothing
+		whole = whole.Without("ProcId", "JobId", "GlobalJobId")
+	}
+	return whole
+}
+
+// jobInfo gathers what the ad of a job says, of a task that was taken or nil.
+func (a *slotAds) jobInfo(j *job.Job, t *job.Task, names []string) ad.JobInfo {
 	terms := j.Terms()
 	request := *terms.Needs.Request()
 	request.Name, request.Account, request.Priority = terms.Name, terms.Account, terms.Priority
@@ -242,13 +271,7 @@ func (a *slotAds) jobAd(j *job.Job, t *job.Task, names []string) *classad.Ad {
 		info.Task, info.Status, info.Started, info.Starts, info.Queue = t.Number, ad.StatusRunning, t.Started, t.Run+1, t.Start.Queue
 		info.Transfer = a.d.stages.Transfer(t.RunID())
 	}
-	whole := ad.Job(info)
-	if t != nil && (info.Transfer == nil || !info.Transfer.Output) {
-		if s := a.d.stages.Reported(t.RunID()); s != nil {
-			whole = ad.Running(whole, *s)
-		}
-	}
-	return whole
+	return info
 }
 
 // taskAd returns the ad of the job of a task that was taken.

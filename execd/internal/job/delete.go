@@ -87,6 +87,8 @@ type deletion struct {
 	// byNumber says that the job was named by its number, and not by a name, a
 	// pattern or its user.
 	byNumber bool
+	// policy is why a policy deletes what waits, and not what runs; empty: somebody deletes.
+	policy string
 
 	gone    Tasks   // taken out of the queue, or out of error
 	errored []*Task // those of gone that were in error
@@ -111,7 +113,7 @@ func (d *deletion) run(told *lines) error {
 	now := time.Now()
 	var record []*line
 	if d.gone.Len() > 0 {
-		record = append(record, &line{Event: EventDeleted, Tasks: d.gone.format(), Time: now})
+		record = append(record, &line{Event: EventDeleted, Tasks: d.gone.format(), Time: now, Reason: d.policy})
 	}
 	if len(d.kills) > 0 {
 		set := NoTasks(j.Tasks)
@@ -252,7 +254,7 @@ func (d *deletion) pick() bool {
 		var starting *Task
 		for _, task := range j.tasksInOrder() {
 			switch {
-			case named && !d.tasks.Has(task.Number):
+			case named && !d.tasks.Has(task.Number), d.policy != "" && (task.State != Errored || !named):
 			case task.State == Errored:
 				d.errored = append(d.errored, task)
 				d.gone.Add(task.Number)

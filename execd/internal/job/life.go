@@ -333,9 +333,12 @@ func (s *Store) Settle(t *Task) error {
 	case FateRequeue:
 		l.Event = EventRequeued
 	case FateError:
-		l.Event, l.Reason = EventErrored, t.End.Reason
+		l.Event, l.Reason, l.Why = EventErrored, t.End.Reason, t.End.Why
 		if want := s.Want(t); want != nil && want.Error != "" {
 			l.Reason = want.Error
+			if want.Code != 0 {
+				l.Why = &Why{want.Code, want.Subcode}
+			}
 		}
 	default:
 		l.Event = EventDone
@@ -503,6 +506,7 @@ func (s *Store) appendAndApply(j *Job, may func() bool, data []byte, after func(
 			s.notices(j, request, l, held)
 		}
 	}
+	s.waits(j, lines)
 	if after != nil {
 		after()
 	}

@@ -183,7 +183,7 @@ func (m *describer) errored(list []api.JobStatus, j *Job) []api.JobStatus {
 		i := slices.IndexFunc(list[first:], func(l api.JobStatus) bool { return l.State == state })
 		if i < 0 {
 			line := j.status()
-			line.State, line.Holds, line.Reason, line.More = state, t.holds(), t.Reason, m.more(j, j.Terms().Needs)
+			line.State, line.Holds, line.Reason, line.More = state, t.errorHolds(), t.Reason, m.more(j, j.Terms().Needs)
 			i = len(sets)
 			list, sets = append(list, line), append(sets, NoTasks(j.Tasks))
 		}

@@ -11,7 +11,7 @@ import (
 
 // events are the rows of the table in spool(5), in the order of state.go.
 var events = []Event{
-	EventStarted, EventWithdrawn, EventWant, EventSuspended, EventResumed, EventOver, EventStuck, EventUnstuck, EventEnded, EventDone, EventRequeued, EventErrored, EventCleared, EventDeleted,
+	EventStarted, EventWithdrawn, EventWant, EventSuspended, EventResumed, EventUpdated, EventOver, EventStuck, EventUnstuck, EventEnded, EventDone, EventRequeued, EventErrored, EventCleared, EventDeleted,
 }
 
 // printNext prints the table next as spool(5) has it: a row for each event, a

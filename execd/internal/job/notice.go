@@ -1,6 +1,10 @@
 package job
 
-import "paddock/execd/api"
+import (
+	"cmp"
+
+	"paddock/execd/api"
+)
 
 // Notice is what happens to tasks of a job that wait, for the event log of its owner.
 // Package stage reports what happens to those that run.
@@ -76,9 +80,9 @@ func (s *Store) notices(j *Job, request *api.SubmitRequest, l *line, before Task
 	hold, release := "via qhold", "via qrls"
 	switch l.Event {
 	case EventDeleted:
-		tell(NoticeDeleted, named, "via qdel")
+		tell(NoticeDeleted, named, cmp.Or(l.Reason, "via qdel"))
 	case EventCleared:
-		tell(NoticeReleased, named, "via qmod -cj")
+		tell(NoticeReleased, named, cmp.Or(l.Reason, "via qmod -cj"))
 	case EventAltered:
 		hold, release = "via qalter", "via qalter"
 	}

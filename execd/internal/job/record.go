@@ -78,11 +78,13 @@ type line struct {
 	Stuck  *Stuck  `json:"stuck,omitempty"`  // of EventStuck
 	Want   *Want   `json:"want,omitempty"`   // of EventWant
 	State  *state  `json:"state,omitempty"`  // of EventSnapshot
-	Reason string  `json:"reason,omitempty"` // of EventErrored
+	Reason string  `json:"reason,omitempty"` // of EventErrored; of EventCleared and EventDeleted, if a policy does it
+	Why    *Why    `json:"why,omitempty"`    // of EventErrored
 	Hold   string  `json:"hold,omitempty"`   // of EventHeld and EventReleased: letters of u, o, s
 	Change *change `json:"change,omitempty"` // of EventAltered
 	Unmet  *unmet  `json:"unmet,omitempty"`  // of EventUnmet
 	Late   bool    `json:"late,omitempty"`   // of EventWithdrawn: it took too long to prepare it
+	Update Update  `json:"update,omitempty"` // of EventUpdated
 }
 
 // state is what a snapshot says of a job as a whole. The tasks that the lines
@@ -181,6 +183,16 @@ type Want struct {
 	UntilUp time.Duration `json:"until_up,omitempty"`
 }
 
+// Why is why a task is held, in HTCondor's numbers.
+type Why struct {
+	Code    int `json:"code"`
+	Subcode int `json:"subcode,omitempty"`
+}
+
+// Update is what is known of a run on another host: attributes of its ad, as they stand
+// there.
+type Update map[string]string
+
 // Fate is what becomes of a task whose run has ended.
 type Fate string
 
@@ -199,6 +211,8 @@ type End struct {
 	// Cause is why it has ended; Reason says so in words.
 	Cause spool.Cause `json:"cause,omitempty"`
 	Fate  Fate        `json:"fate"`
+	// Why is why the task is held with FateError, in numbers; nil: they are not known.
+	Why *Why `json:"why,omitempty"`
 	// Checkpoint says that the run left a checkpoint from which the next goes on.
 	Checkpoint bool `json:"checkpoint,omitempty"`
 	// PID is the job's, for the command that restarts it from the checkpoint.
@@ -384,7 +398,7 @@ func (j *Job) lines(now time.Time) []*line {
 		pending.Add(t.Number)
 		number := strconv.Itoa(t.Number)
 		if t.State == Errored {
-			list = append(list, &line{Event: EventErrored, Tasks: number, Time: t.ErroredAt, Run: t.Run, Reason: t.Reason})
+			list = append(list, &line{Event: EventErrored, Tasks: number, Time: t.ErroredAt, Run: t.Run, Reason: t.Reason, Why: t.Why})
 			continue
 		}
 		start := t.Start
@@ -395,6 +409,9 @@ func (j *Job) lines(now time.Time) []*line {
 		list = append(list, &line{Event: EventStarted, Tasks: number, Time: t.Started, Run: t.Run, Start: &start})
 		if t.Suspended {
 			list = append(list, &line{Event: EventSuspended, Tasks: number, Time: now, Reason: t.Missing})
+		}
+		if len(t.Update) > 0 {
+			list = append(list, &line{Event: EventUpdated, Tasks: number, Time: now, Run: t.Run, Update: maps.Clone(t.Update)})
 		}
 		wanted := func(want *Want) {
 			if want != nil {
@@ -468,6 +485,11 @@ func (j *Job) apply(number int, l *line) error {
 		t.Want = l.Want
 	case EventSuspended, EventResumed:
 		t.Suspended, t.Missing = l.Event == EventSuspended, l.Reason
+	case EventUpdated:
+		if t.Update == nil {
+			t.Update = Update{}
+		}
+		maps.Copy(t.Update, l.Update)
 	case EventCleared:
 		delete(j.active, number)
 		delete(j.late, number)
@@ -500,10 +522,7 @@ func (j *Job) apply(number int, l *line) error {
 	case EventRequeued:
 		delete(j.active, number)
 		j.pending.Add(number)
-		if j.runs == nil {
-			j.runs = map[int]int{}
-		}
-		j.runs[number] = t.Run + 1
+		j.ran(number, t.Run)
 		delete(j.checkpoints, number)
 		delete(j.pids, number)
 		if t.End != nil && t.End.Checkpoint {
@@ -517,13 +536,16 @@ func (j *Job) apply(number int, l *line) error {
 	case EventErrored:
 		if t != nil && t.State == Ended {
 			j.keep(number, t.End.kept())
+			if l.Why != nil { // it has run, and runs again when it is released
+				j.ran(number, t.Run)
+			}
 		}
 		if t == nil {
 			j.pending.Remove(number)
 			t = &Task{Job: j, Number: number, Run: j.runs[number], Checkpoint: j.checkpoints[number], LastPID: j.pids[number], begun: make(chan struct{})}
 			j.activate(t)
 		}
-		t.Reason, t.ErroredAt, t.Want = l.Reason, l.Time, nil
+		t.Reason, t.Why, t.ErroredAt, t.Want = l.Reason, l.Why, l.Time, nil
 	case EventDeleted:
 		j.pending.Remove(number)
 		delete(j.active, number)
@@ -648,7 +670,9 @@ type Task struct {
 	Stopped    string // why else it is stopped, S by its queue, T by a threshold; lost with execd
 	End        *End   // from Over on, or from Ended where nothing is transferred
 	Stuck      *Stuck // why the output is not delivered, in Over; nil: it is on its way
+	Update     Update // of a run on another host, as far as it is recorded
 	Reason     string // of Errored
+	Why        *Why   // of Errored; nil: its numbers are not known
 	ErroredAt  time.Time
 
 	alteration int           // the Job's alterations when the run was started
@@ -739,6 +763,14 @@ func (j *Job) activate(t *Task) {
 		j.active = map[int]*Task{}
 	}
 	j.active[t.Number] = t
+}
+
+// ran notes a run of a task that is to run again.
+func (j *Job) ran(number, run int) {
+	if j.runs == nil {
+		j.runs = map[int]int{}
+	}
+	j.runs[number] = run + 1
 }
 
 // forgetRuns forgets the earlier runs of a task that does not run again.

@@ -37,6 +37,7 @@ const (
 	EventCleared   Event = "cleared"   // somebody has looked, and it may start again
 	EventSuspended Event = "suspended" // somebody stopped it, as qmod -sj does
 	EventResumed   Event = "resumed"   // and let it go on
+	EventUpdated   Event = "updated"   // what is known of its run on another host
 
 	// These are of the job as a whole, whatever the states of its tasks.
 	EventHeld     Event = "held"     // tasks are not to be started
@@ -54,6 +55,8 @@ func (e Event) changesWithin(s State) bool {
 	switch e {
 	case EventWant, EventSuspended, EventResumed:
 		return s == Started || s == Over || s == Ended
+	case EventUpdated:
+		return s == Started
 	case EventStuck, EventUnstuck:
 		return s == Over
 	}
@@ -73,6 +76,7 @@ var next = map[State]map[Event]State{
 		EventWant:      Pending,
 		EventSuspended: Pending,
 		EventResumed:   Pending,
+		EventUpdated:   Pending,
 		EventRequeued:  Pending,
 		EventCleared:   Pending,
 	},
@@ -82,6 +86,7 @@ var next = map[State]map[Event]State{
 		EventWant:      Started,
 		EventSuspended: Started,
 		EventResumed:   Started,
+		EventUpdated:   Started,
 		EventOver:      Over,
 		EventEnded:     Ended,
 		EventDeleted:   Gone, // the write of its start had failed, and it was given back
@@ -90,6 +95,7 @@ var next = map[State]map[Event]State{
 		EventWant:      Over, // asked for just before the end was known, or to end the transfer
 		EventSuspended: Over,
 		EventResumed:   Over,
+		EventUpdated:   Over,
 		EventOver:      Over,
 		EventStuck:     Over,
 		EventUnstuck:   Over,
@@ -99,6 +105,7 @@ var next = map[State]map[Event]State{
 		EventWant:      Ended, // asked for just before the end was known
 		EventSuspended: Ended,
 		EventResumed:   Ended,
+		EventUpdated:   Ended,
 		EventUnstuck:   Ended, // asked for just before the transfer was deleted
 		EventEnded:     Ended,
 		EventDone:      Gone,
@@ -109,6 +116,7 @@ var next = map[State]map[Event]State{
 		EventWant:      Errored,
 		EventSuspended: Errored,
 		EventResumed:   Errored,
+		EventUpdated:   Errored,
 		EventErrored:   Errored,
 		EventCleared:   Pending,
 		EventDeleted:   Gone,
@@ -117,6 +125,7 @@ var next = map[State]map[Event]State{
 		EventWant:      Gone,
 		EventSuspended: Gone,
 		EventResumed:   Gone,
+		EventUpdated:   Gone,
 		EventDone:      Gone,
 		EventDeleted:   Gone,
 	},

@@ -35,6 +35,7 @@ type Store struct {
 	onLeave  func(*Job) (left func(tasks Tasks, why string)) // guarded by mu; nil: nobody is told
 	onNotice func(*Job, *api.SubmitRequest, Notice)          // guarded by mu; nil: nobody is told
 	onUnbox  func(*Sandbox)                                  // guarded by mu; nil: nobody is told
+	onWait   func(*Job)                                      // guarded by mu; nil: nobody is told
 
 	predecessors sync.Mutex // held while those of a job are altered
 }

@@ -48,6 +48,9 @@ func (s *Store) Submit(owner *user.User, gid int, req *api.SubmitRequest, limits
 			s.onNotice(j, j.request, Notice{NoticeHeld, held, "via qsub -h"})
 		}
 	}
+	if s.onWait != nil && len(j.request.Attributes) > 0 {
+		s.onWait(j)
+	}
 	s.mu.Unlock()
 	if err := s.outcome(j, gone); err != nil {
 		return nil, nil, err

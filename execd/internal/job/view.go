@@ -195,6 +195,14 @@ func (t *Task) holds() string {
 	return b.String()
 }
 
+// errorHolds returns holds of a task in error, which may be one itself: by a policy.
+func (t *Task) errorHolds() string {
+	if t.Why != nil {
+		return t.holds() + "p"
+	}
+	return t.holds()
+}
+
 // SetStopped notes why execd has stopped a task, for those who look.
 func (s *jobSet) SetStopped(t *Task, letters string) {
 	s.mu.Lock()

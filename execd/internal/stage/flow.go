@@ -23,6 +23,7 @@ const stepPost = childPost
 // has beside its job.
 func (r *Runner) setUp(l *life) {
 	l.hooks.FindSlot()
+	r.watch(l)
 	l.flow.Controller = &l.end
 	keep := func(step string) error { return l.hooks.Note(jobhook.HookRun{Step: step}) }
 	l.flow.Keep, l.end.Marks.Keep, l.prep.Keep = keep, keep, keep

@@ -92,6 +92,7 @@ type life struct {
 	limits   *launch.TimeLimits // that are on execd to enforce; nil: not known yet
 	timer    *time.Timer        // enters the list again when they may ask for something; nil: there is none
 	again    func()             // enters the list again
+	kill     func()             // has its shepherd end the job, as the record wants it
 
 	flow      exit.Pipeline // its processes, and the steps of its end
 	prep      exit.Marks    // of what prepares it
@@ -153,6 +154,7 @@ func (r *Runner) Exited(run spool.RunID) {
 // newLife makes the life of a run, which nobody knows of yet.
 func (r *Runner) newLife(t *job.Task) *life {
 	l := &life{task: t}
+	l.kill = func() { r.Kill(t) }
 	l.init(&r.Host, func(f func()) { r.advance(l, f) })
 	return l
 }

@@ -406,7 +406,7 @@ func queueSummary(inv *command.Invocation, host *api.HostReply, extended bool) {
 }
 
 // allHolds are the letters of api.JobStatus.Holds.
-const allHolds = "uosjat"
+const allHolds = "uosjatp"
 
 // states are the jobs that qstat -s chooses; the zero value chooses all that are
 // not finished.

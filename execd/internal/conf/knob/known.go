@@ -150,6 +150,7 @@ var known = []Known{
 	{Name: "STARTER_DEFAULT_JOB_HOOK_KEYWORD", Kind: Keyword, Meaning: "the hooks of jobs whose ads name none that there are"},
 	{Name: "STARTER_INITIAL_UPDATE_INTERVAL", Kind: Seconds, Least: 1, Default: "8", Meaning: "from the start of a job to the first UPDATE_JOB_INFO"},
 	{Name: "STARTER_UPDATE_INTERVAL", Kind: Seconds, Least: 1, Default: "300", Meaning: "from one UPDATE_JOB_INFO to the next"},
+	{Name: "PERIODIC_EXPR_INTERVAL", Kind: Seconds, Least: 1, Default: "60", Meaning: "how often the policy of a job is looked at that changes with the time"},
 	{Name: "DEFAULT_USERLOG_FORMAT_OPTIONS", Kind: List, Words: []string{"XML", "JSON", "ISO_DATE", "SUB_SECOND", "UTC", "LEGACY"}, Meaning: "how event logs of jobs are written: XML, JSON, ISO_DATE, SUB_SECOND, UTC, LEGACY"},
 	{Name: "HOOK_UPDATE_ON_SUSPEND", Kind: Truth, Default: "true", Meaning: "call UPDATE_JOB_INFO when a job is suspended or goes on, too"},
 

@@ -26,6 +26,7 @@ import (
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
+	"paddock/execd/internal/policy"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
@@ -74,6 +75,8 @@ type Hooks struct {
 	Plan
 	Found      bool        // an earlier execd has begun the run, and perhaps a hook of it
 	PostStatus exit.Status // of the script after the job
+	// Policy is that of the job, which is looked at with each update; nil: it has none.
+	Policy *policy.Watch
 
 	host    *base.Host
 	of      *job.Task

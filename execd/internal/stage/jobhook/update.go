@@ -25,8 +25,9 @@ const (
 )
 
 // updates is the pace of UPDATE_JOB_INFO for one run, by which those who follow it are told,
-// the slots of the host and the event log of its owner, too. Its timer exists only for runs of
-// which somebody wants to know. Nobody waits for the hook; there is one at a time.
+// the slots of the host and the event log of its owner, and its policy is looked at, too. Its
+// timer exists only for runs of which somebody wants to know. Nobody waits for the hook; there
+// is one at a time.
 type updates struct {
 	mu      sync.Mutex
 	begun   time.Time          // guarded by mu; when the run was; zero: not yet
@@ -60,7 +61,9 @@ func untilNext(ran, first, steady time.Duration) time.Duration {
 }
 
 // updated reports whether somebody is told while the job runs.
-func (x *Hooks) updated() bool { return x.Update != nil || x.host.Followed(x.of) || x.watched() }
+func (x *Hooks) updated() bool {
+	return x.Update != nil || x.Policy != nil || x.host.Followed(x.of) || x.watched()
+}
 
 // watched reports whether a policy of slots may look at the job, or its event log has its size.
 func (x *Hooks) watched() bool { return x.judged() || x.notices.On() }
@@ -78,6 +81,7 @@ func (x *Hooks) StartUpdates(ran time.Duration) {
 		return
 	}
 	x.report(api.ActivationStarted)
+	x.judge()
 	if ran > 0 { // an earlier execd may have told nobody that it was suspended
 		x.steered()
 	}
@@ -107,7 +111,15 @@ func (x *Hooks) tick() {
 	u.timer = time.AfterFunc(steady, x.tick)
 	u.mu.Unlock()
 	x.report(api.ActivationUpdate)
+	x.judge()
 	x.update()
+}
+
+// judge has the policy of the job looked at.
+func (x *Hooks) judge() {
+	if x.Policy != nil {
+		x.Policy.Look()
+	}
 }
 
 // report tells those who follow, the slot, and the owner.
@@ -169,6 +181,9 @@ func (x *Hooks) steered() {
 // on.
 func (x *Hooks) ChangedState() {
 	x.steered()
+	if x.Policy != nil { // what it wants is told the shepherd, as the caller is about to
+		go x.Policy.Look()
+	}
 	if x.Update == nil || !x.host.Config().Knobs.Bool("HOOK_UPDATE_ON_SUSPEND", true) {
 		return
 	}
@@ -232,6 +247,9 @@ func (x *Hooks) callUpdate(ctx context.Context) hook.Result {
 // reports whether the hook is gone: what it tells must not come behind what is told of
 // the end. Its own end enters the list of stages again.
 func (x *Hooks) StopUpdates() (over bool, err error) {
+	if x.Policy != nil {
+		x.Policy.Stop()
+	}
 	u := &x.updates
 	u.mu.Lock()
 	u.stopped = true

@@ -61,10 +61,13 @@ func (f *Facts) Code(s exit.Status) exit.Code {
 	return c.ran
 }
 
-// Hold returns why a job is held that is in error, in HTCondor's numbers: for its output,
-// which was given up or nil, for the script after it, or for the failure.
+// Hold returns why a job is held that is in error, in HTCondor's numbers: for its policy, for
+// the script after it, or for the failure.
 func (f *Facts) Hold(post exit.Status) (code, subcode int) {
-	if !post.OK() {
+	switch {
+	case f.End.Why != nil:
+		return f.End.Why.Code, f.End.Why.Subcode
+	case !post.OK():
 		return exit.HoldPostScript, post.Code
 	}
 	return holds[f.End.Failed], 0

@@ -63,10 +63,10 @@ func (r *Run) Conclude(out *spool.Outcome) (e *job.End, faulty bool) {
 			e.Cause, e.Failed, e.Reason = spool.CauseLimit, spool.FailedEnforcedLimit, want.Reason
 		}
 	case want.Requeue && cutShort(out, e.Failed):
-		e.Cause, e.Failed, e.Reason = spool.CauseRescheduled, spool.FailedRescheduling, By(spool.CauseRescheduled, want.By)
-		if want.Error != "" {
+		if e.Cause, e.Failed = spool.CauseRescheduled, spool.FailedRescheduling; want.Error != "" {
 			e.Cause = spool.CauseHeld
 		}
+		e.Reason = By(e.Cause, want.By)
 	case want.Requeue, want.Slot && endedByItself(out):
 	case want.Slot && want.Code == int(slot.ReasonReconnectFailed) && e.Cause != spool.CauseLost:
 		// As the shepherd says it when execd does not live.
