@@ -25,10 +25,16 @@ const shares = "FILESYSTEM_DOMAIN = cluster\n"
 
 func newAway(t *testing.T, node string) *elsewhere {
 	t.Helper()
+	return newAwayFrom(t, "", node)
+}
+
+// newAwayFrom is newAway with knobs of login, too.
+func newAwayFrom(t *testing.T, home, node string) *elsewhere {
+	t.Helper()
 	if second == nil && os.Geteuid() == 0 {
 		t.Skip("work of other hosts never runs as root")
 	}
-	a := &elsewhere{newPool(t, knobsOf{login: shares, node: shares + node}), second}
+	a := &elsewhere{newPool(t, knobsOf{login: shares + home, node: shares + node}), second}
 	a.state(api.PeerUp, "")
 	a.login.run("qmod", "-d", "all.q")
 	return a

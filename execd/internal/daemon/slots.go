@@ -62,6 +62,9 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 		cut(&info, in, room)
 	}
 	if in.Task != "" {
+		if j := a.jobOf(in.Task); j != nil && a.d.followed.Disconnected(j.Activation) {
+			info.Extra = append(info.Extra, classad.Attr{Name: "STARTER_DISCONNECTED_FROM_SUBMIT_NODE", Expr: classad.Bool(true).Expr()})
+		}
 		info.Activity = slot.Busy.String()
 		info.Job = &ad.SlotJob{ID: in.Task, GlobalID: a.globalID(in), Universe: 5}
 		a.measured(&info, in.Task)
@@ -286,12 +289,17 @@ func (a *slotAds) globalID(in *claim.Info) string {
 			return id
 		}
 	}
-	number, _, _ := strings.Cut(in.Task, ".")
-	n, _ := strconv.Atoi(number)
-	if j := a.d.store.Get(n); j != nil {
+	if j := a.jobOf(in.Task); j != nil {
 		return ad.GlobalID(a.d.host, in.Task, j.Submitted)
 	}
 	return ""
+}
+
+// jobOf returns the job of a task, or nil.
+func (a *slotAds) jobOf(task string) *job.Job {
+	number, _, _ := strings.Cut(task, ".")
+	n, _ := strconv.Atoi(number)
+	return a.d.store.Get(n)
 }
 
 // osRelease returns the host's description of its system.

@@ -43,6 +43,9 @@ type Activations struct {
 	file sync.Mutex // held while a fence is written; before mu
 	mu   sync.Mutex // before those that Claimed takes
 
+	present presence
+	opened  time.Time
+
 	begun  string                        // of this execd, in cursors
 	seq    uint64                        // guarded by mu; of the last event
 	known  map[api.SandboxID]*activation // guarded by mu
@@ -79,6 +82,7 @@ func (a *activation) who() Who { return Who{a.Host, a.User} }
 // Open reads the fences that an earlier execd has left. The claims are known.
 func (a *Activations) Open() error {
 	now := time.Now()
+	a.opened = now
 	a.begun, a.seq = strconv.FormatInt(now.UnixNano(), 36), uint64(now.UnixMicro())
 	a.known, a.by = map[api.SandboxID]*activation{}, map[Who]*follower{}
 	a.spent, a.fences = map[name]uint64{}, map[name]uint64{}

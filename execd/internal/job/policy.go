@@ -51,9 +51,9 @@ func (s *jobSet) WithAttributes() []*Job {
 	return s.sorted(func(j *Job) bool { return len(j.Terms().Needs.Attributes()) > 0 })
 }
 
-// Waiting returns what of a job does not run: the tasks that are held, and first of all
+// WaitingParts returns what of a job does not run: the tasks that are held, and first of all
 // those that wait for their turn.
-func (s *jobSet) Waiting(j *Job) (list []Waiting) {
+func (s *jobSet) WaitingParts(j *Job) (list []Waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.jobs[j.Number] != j {

@@ -17,7 +17,7 @@ import (
 // first use.
 type Keeper struct {
 	Store interface {
-		Waiting(j *job.Job) []job.Waiting
+		WaitingParts(j *job.Job) []job.Waiting
 		Release(j *job.Job, task int, why string) (released bool, err error)
 		Discard(j *job.Job, w job.Waiting, why string) error
 	}
@@ -34,6 +34,7 @@ type Keeper struct {
 	// These are Run's.
 	later map[*job.Job]time.Time // when jobs are looked at again
 	every time.Duration          // how often those are that change with the time
+	slow  time.Duration          // how seldom they are at least, since there are many
 }
 
 // Init makes it ready.
@@ -64,7 +65,8 @@ func (k *Keeper) Run(ctx context.Context) {
 		k.news = map[*job.Job]bool{}
 		k.mu.Unlock()
 		now := time.Now()
-		if !soonest.IsZero() && !now.Before(soonest) {
+		timed := !soonest.IsZero() && !now.Before(soonest)
+		if timed {
 			soonest = time.Time{}
 			for j, at := range k.later {
 				if now.Before(at) {
@@ -74,7 +76,7 @@ func (k *Keeper) Run(ctx context.Context) {
 				}
 			}
 		}
-		k.every = max(k.every, interval(k.Config()))
+		k.every = max(k.slow, interval(k.Config()))
 		for j := range due {
 			delete(k.later, j)
 			if at := k.look(j); !at.IsZero() {
@@ -84,8 +86,8 @@ func (k *Keeper) Run(ctx context.Context) {
 			}
 		}
 		// What users write may be expensive: a hundredth of the time is for it.
-		if len(due) > 1 {
-			k.every = min(max(interval(k.Config()), 100*time.Since(now)), maxInterval)
+		if timed {
+			k.slow = min(100*time.Since(now), maxInterval)
 		}
 		k.sleep(ctx, soonest)
 	}
@@ -116,7 +118,7 @@ func (k *Keeper) look(j *job.Job) (again time.Time) {
 	if !Any(j.Terms().Needs.Attributes()) {
 		return again
 	}
-	for _, w := range k.Store.Waiting(j) {
+	for _, w := range k.Store.WaitingParts(j) {
 		now := time.Now()
 		var held time.Time
 		if w.Held {

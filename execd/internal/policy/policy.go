@@ -129,7 +129,7 @@ func Ended(job *classad.Ad, now time.Time) Verdict {
 // waiting judges a job that does not run, and says when to look again. One that is held is not
 // released sooner than expressions that change with the time are looked at: it may be held
 // again at once.
-func waiting(job *classad.Ad, held time.Time, now time.Time, every time.Duration) (Verdict, time.Time) {
+func waiting(job *classad.Ad, held, now time.Time, every time.Duration) (Verdict, time.Time) {
 	l := newLook(job, now)
 	var again time.Time
 	at, ok := l.timerRemove()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,56 +110,81 @@ func config() *conf.Config { return &conf.Config{} }
 // A watch looks when it is told to, and by a timer only at what the time decides.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		text, looks := "", 0
+		var mu sync.Mutex // of these
+		text, looks, begun := "", 0, Times{Started: time.Now()}
 		var did []Verdict
-		begun := Times{Started: time.Now()}
+		be := func(ad string) {
+			mu.Lock()
+			defer mu.Unlock()
+			text, begun.Started = ad, time.Now()
+		}
+		looked := func() int {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return looks
+		}
+		done := func() []Verdict {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return did
+		}
 		w := &Watch{
 			Config: config,
-			Ad:     func() (*classad.Ad, Times) { looks++; return parse(t, text), begun },
-			Act:    func(v Verdict) { did = append(did, v) },
+			Ad: func() (*classad.Ad, Times) {
+				mu.Lock()
+				defer mu.Unlock()
+				looks++
+				return parse(t, text), begun
+			},
+			Act: func(v Verdict) {
+				mu.Lock()
+				defer mu.Unlock()
+				did = append(did, v)
+			},
 		}
-		text = "PeriodicHold = Size > 5\nSize = 1\n"
+		be("PeriodicHold = Size > 5\nSize = 1\n")
 		w.Look()
 		time.Sleep(time.Hour)
-		if looks != 1 || did != nil {
-			t.Fatalf("%d looks at what does not change, %v", looks, did)
+		if looked() != 1 || done() != nil {
+			t.Fatalf("%d looks at what does not change, %v", looked(), done())
 		}
-		text = "PeriodicHold = CurrentTime > 0 && Size > 5\nSize = 1\n"
+		be("PeriodicHold = CurrentTime > 0 && Size > 5\nSize = 1\n")
 		w.Look()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		w.Look() // it is news, and the timer begins anew
 		time.Sleep(59 * time.Second)
-		if synctest.Wait(); looks != 4 {
-			t.Fatalf("%d looks, want one more for each minute and each update", looks)
+		if n := looked(); n != 4 {
+			t.Fatalf("%d looks, want one more for each minute and each update", n)
 		}
-		text = "PeriodicHold = CurrentTime > 0 && Size > 5\nSize = 6\nPeriodicHoldReason = \"large\"\n"
+		be("PeriodicHold = CurrentTime > 0 && Size > 5\nSize = 6\nPeriodicHoldReason = \"large\"\n")
 		time.Sleep(2 * time.Second)
-		if synctest.Wait(); len(did) != 1 || did[0].Reason != "large" || did[0].By() != "PeriodicHold (large)" {
+		if did := done(); len(did) != 1 || did[0].Reason != "large" || did[0].By() != "PeriodicHold (large)" {
 			t.Fatalf("%+v", did)
 		}
 		time.Sleep(time.Hour)
-		if synctest.Wait(); len(did) != 1 {
+		if did := done(); len(did) != 1 {
 			t.Fatalf("it was done %d times", len(did))
 		}
 		// A limit is kept to the second.
-		begun.Started = time.Now()
-		text = "AllowedJobDuration = 1000\n"
+		be("AllowedJobDuration = 1000\n")
 		w.Look()
 		time.Sleep(1000*time.Second - 1)
-		if synctest.Wait(); len(did) != 1 {
+		if did := done(); len(did) != 1 {
 			t.Fatal("too early")
 		}
-		time.Sleep(1)
-		if synctest.Wait(); len(did) != 2 || did[1].Code != 46 {
+		time.Sleep(time.Nanosecond)
+		if did := done(); len(did) != 2 || did[1].Code != 46 {
 			t.Fatalf("%+v", did)
 		}
-		begun.Started = time.Now()
+		be("AllowedJobDuration = 1000\n")
 		w.Look()
 		w.Stop()
 		w.Look()
 		time.Sleep(time.Hour)
-		if synctest.Wait(); len(did) != 2 {
+		if did := done(); len(did) != 2 {
 			t.Fatalf("it goes on after the end: %+v", did)
 		}
 	})
@@ -209,12 +235,12 @@ func TestKeeper(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(590 * time.Second)
-		if synctest.Wait(); len(store.Waiting(array)) != 1 {
+		if synctest.Wait(); len(store.WaitingParts(array)) != 1 {
 			t.Error("its time had not come")
 		}
 		time.Sleep(time.Minute + 10*time.Second)
-		if synctest.Wait(); len(store.Waiting(array)) != 0 || store.State(task) != job.Started || store.Want(task) != nil {
-			t.Errorf("%+v wait, and what runs is %v, wanted %+v", store.Waiting(array), store.State(task), store.Want(task))
+		if synctest.Wait(); len(store.WaitingParts(array)) != 0 || store.State(task) != job.Started || store.Want(task) != nil {
+			t.Errorf("%+v wait, and what runs is %v, wanted %+v", store.WaitingParts(array), store.State(task), store.Want(task))
 		}
 		if len(k.later) != 0 || store.Get(idle.Number) == nil {
 			t.Errorf("%d jobs are looked at again", len(k.later))
@@ -242,14 +268,14 @@ func TestRelease(t *testing.T) {
 		}
 		for starts := 1; starts < 4; starts++ {
 			hold()
-			w := store.Waiting(j)
+			w := store.WaitingParts(j)
 			if len(w) != 1 || !w[0].Held || w[0].Reason != "large" || *w[0].Why != (job.Why{Code: 3, Subcode: 7}) || w[0].Starts != starts {
 				t.Fatalf("%+v", w)
 			}
 			time.Sleep(62 * time.Second)
 			synctest.Wait()
 		}
-		if w := store.Waiting(j); len(w) != 1 || w[0].Held || w[0].Starts != 3 {
+		if w := store.WaitingParts(j); len(w) != 1 || w[0].Held || w[0].Starts != 3 {
 			t.Errorf("%+v", w)
 		}
 	})

@@ -77,6 +77,7 @@ func (s activations) follow(ctx context.Context, c job.Caller, req *api.FollowRe
 	if len(req.Acks) > api.MaxWords {
 		return reply, api.Refusef(api.RefusedMessage, "%d acknowledgements are too many, at most %d are possible", len(req.Acks), api.MaxWords)
 	}
+	defer s.Followed.Attend(followerOf(c))()
 	enough := time.NewTimer(followPoll)
 	defer enough.Stop()
 	for {

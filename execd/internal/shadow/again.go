@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// again tries something until it is done or ctx is, with the pauses of retries in between.
-// Attempts are counted from 1.
-func again(ctx context.Context, try func(attempt int) (done bool)) error {
+// again tries something until it is done or ctx is, with a pause after each attempt. They are
+// counted from 1.
+func again(ctx context.Context, pause func(attempt int) time.Duration, try func(attempt int) (done bool)) error {
 	for attempt := 1; !try(attempt); attempt++ {
-		if err := sleep(ctx, retries.After(attempt)); err != nil {
+		if err := sleep(ctx, pause(attempt)); err != nil {
 			return err
 		}
 	}

@@ -62,7 +62,7 @@ func isName(word string) bool {
 func (s *Shadows) release(c *claim) {
 	c.closed = true
 	s.do(func(ctx context.Context) {
-		if again(ctx, func(int) bool {
+		if again(ctx, retries.After, func(int) bool {
 			limited, cancel := context.WithTimeout(ctx, callLimit)
 			defer cancel()
 			err := s.On(c.Host, "").ClaimOf(c.ID).Release(limited)
@@ -146,6 +146,7 @@ func (s *Shadows) Recover(t *job.Task) {
 	}
 	r := s.enter(t, c)
 	r.found = true
+	r.recall(s.Host.Store.Updated(t))
 	s.logf("job %v: found after the restart: %s", t, map[bool]string{true: "has ended on ", false: "runs on "}[ended]+r.host)
 }
 
@@ -165,10 +166,11 @@ func (s *Shadows) Silent(run spool.RunID) string {
 func (s *Shadows) Used(run spool.RunID) *api.Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.find(run); r != nil && r.used != nil {
-		used := *r.used
-		used.Wallclock = time.Since(r.task.Started).Seconds()
-		return &used
+	if r := s.find(run); r != nil && r.used {
+		u := &api.Usage{CPU: (r.status.UserCPU + r.status.SysCPU).Seconds(), PIDs: r.status.Processes, Wallclock: time.Since(r.task.Started).Seconds()}
+		u.VMem, u.RSS = 1024*float64(r.status.ImageSize), 1024*float64(r.status.ResidentSetSize)
+		u.MaxVMem, u.MaxRSS = u.VMem, u.RSS
+		return u
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/policy"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/spool"
@@ -80,24 +81,30 @@ func (s *Shadows) conclude(r *run, t told) {
 		// What the policy of the host does not want there any more may run elsewhere.
 		want = &job.Want{By: r.host, Requeue: rerunnable, Slot: true, Cause: out.Reason}
 	}
+	f := &r.tail.Facts
+	f.Outcome, f.Started, f.Ended = &out, t.end.Started, t.end.Ended
+	if u := t.used; u != nil {
+		f.Total = api.Usage{Wallclock: float64(u.RuWallclock), CPU: u.CPU, Mem: u.Mem, IO: u.IO, IOWait: u.IOW, MaxVMem: u.MaxVMem}
+	}
 	if r.tail.End == nil {
 		judge := outcome.Run{Task: task, Want: want, Requeues: true, Rerunnable: rerunnable, Post: exit.Status{}}
 		e, faulty := judge.Conclude(&out)
 		if faulty && task.Run >= maxLost {
 			e.Fate = job.FateError
 		}
-		r.tail.End = e
-	}
-	f := &r.tail.Facts
-	f.Outcome, f.Started, f.Ended = &out, t.end.Started, t.end.Ended
-	if u := t.used; u != nil {
-		f.Total = api.Usage{Wallclock: float64(u.RuWallclock), CPU: u.CPU, Mem: u.Mem, IO: u.IO, IOWait: u.IOW, MaxVMem: u.MaxVMem}
+		if r.tail.End = e; policy.Any(task.Job.Terms().Needs.Attributes()) {
+			s.mu.Lock()
+			last := r.status
+			s.mu.Unlock()
+			f.Obey(s.Host.JobAd(task), last, time.Now())
+		}
 	}
 	s.account(r, t.used)
 }
 
 // account composes the accounting line.
 func (s *Shadows) account(r *run, used *accounting.Record) {
+	r.usage = used
 	rec := outcome.Record(r.task, r.tail.End, r.host, s.Host.Config().Queue(r.task.Start.Queue))
 	if used != nil {
 		outcome.Elsewhere(&rec, used)

@@ -7,6 +7,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/internal/ad"
+	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/notice"
 )
 
@@ -23,11 +24,7 @@ func (s *Shadows) note(r *run) {
 		return
 	}
 	s.mu.Lock()
-	since, there, suspended := s.of(r.host).silent, r.there, r.suspended
-	var used ad.Status
-	if r.used != nil {
-		used.ImageSize, used.ResidentSetSize = int64(r.used.MaxVMem/1024), int64(r.used.MaxRSS/1024)
-	}
+	since, there, status := s.of(r.host).silent, r.there, r.status
 	s.mu.Unlock()
 	if !there {
 		return
@@ -40,14 +37,14 @@ func (s *Shadows) note(r *run) {
 		}
 		r.notices.Happened(e)
 	}
-	if used.ImageSize > r.noted.size {
-		r.noted.size = used.ImageSize
-		r.notices.Happened(notice.Event{Kind: notice.Grown, Ad: ad.Running(classad.New(), used)})
+	if status.ImageSize > r.noted.size {
+		r.noted.size = status.ImageSize
+		r.notices.Happened(notice.Event{Kind: notice.Grown, Ad: ad.Running(classad.New(), status)})
 	}
-	if suspended != r.noted.suspended {
-		r.noted.suspended = suspended
+	if status.Suspended != r.noted.suspended {
+		r.noted.suspended = status.Suspended
 		e := notice.Event{Kind: notice.Resumed}
-		if suspended {
+		if status.Suspended {
 			e.Kind = notice.Suspended
 		}
 		r.notices.Happened(e)
@@ -69,18 +66,14 @@ func (s *Shadows) journal(ctx context.Context, r *run) error {
 		s.mu.Unlock()
 		r.notices.Happened(e)
 	}
-	for failures := 0; ; {
-		result, err := r.tail.Record()
-		if err == nil && result.Over() {
-			return nil
-		}
-		if err != nil {
-			failures++
-			s.warnf("%v: %v (tried again in %v)", r, err, retries.After(failures))
-			if err := sleep(ctx, retries.After(failures)); err != nil {
-				return err
-			}
-			continue
+	for {
+		var result exit.Result
+		err := s.retry(ctx, r, func() (err error) {
+			result, err = r.tail.Record()
+			return err
+		})
+		if err != nil || result.Over() {
+			return err
 		}
 		select {
 		case <-ctx.Done():

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/execd/api/accounting"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
+	"paddock/execd/internal/policy"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/notice"
@@ -28,23 +30,24 @@ type run struct {
 	stopped bool      // the host was told last to have the job stopped
 	altered []string  // the attributes that the host was told last; nil: not known
 	told    bool      // the owner was told that it runs
+	policy  *policy.Watch
+	needs   job.Needs // of the job as its policy has seen it last
+	updated time.Time // when the record was told of it last, or might have been
 	tail    finish.Tail
+	usage   *accounting.Record // as the host has accounted it; nil: it has not
 	notices notice.Notices
 	written chan func() // what follows a write for the owner
 	noted   noted
 
 	// Guarded by Shadows.mu.
 	forgotten bool // its end is not waited for
-
-	there     bool               // the host has said that it runs
-	suspended bool               // as it has said last
-	used      *api.Usage         // as it has said last; nil: it has not
-	over      *api.ActivationEnd // its processes have ended; nil: not yet
-	final     *api.ActivationEnd // nothing is left of it there; nil: not yet
-	gone      bool               // the host says that it knows nothing of it
-	why       string             // of gone
-	unsure    bool               // it may have run, though the host knows nothing of it
-	seq       uint64             // of final or gone
+	known
+	over   *api.ActivationEnd // its processes have ended; nil: not yet
+	final  *api.ActivationEnd // nothing is left of it there; nil: not yet
+	gone   bool               // the host says that it knows nothing of it
+	why    string             // of gone
+	unsure bool               // it may have run, though the host knows nothing of it
+	seq    uint64             // of final or gone
 }
 
 func (r *run) String() string { return fmt.Sprintf("job %v", r.task) }
@@ -66,6 +69,8 @@ func (s *Shadows) enter(t *job.Task, c *claim) *run {
 	r.notices.Init(s.Host, t, func(f func()) { r.written <- f })
 	r.tail.Init(s.Host, t, &r.notices)
 	r.tail.Taken = t.Started
+	r.policy = s.watched(r)
+	r.updated = time.Now()
 	s.runs[api.SandboxID(r.sandbox())] = r
 	if c != nil {
 		c.run = r
@@ -218,7 +223,7 @@ func (s *Shadows) refused(r *run, why error) {
 
 // retry does something again and again until it is done.
 func (s *Shadows) retry(ctx context.Context, r *run, do func() error) error {
-	return again(ctx, func(failures int) bool {
+	return again(ctx, retries.After, func(failures int) bool {
 		err := do()
 		if err != nil {
 			s.warnf("%v: %v (tried again in %v)", r, err, retries.After(failures))
@@ -229,6 +234,7 @@ func (s *Shadows) retry(ctx context.Context, r *run, do func() error) error {
 
 // follow waits for the end of a run, and passes on what people want of it.
 func (s *Shadows) follow(ctx context.Context, r *run) error {
+	defer r.policy.Stop()
 	for failures := 0; ; {
 		s.mu.Lock()
 		over, final, gone, unsure, why, there, forgotten, until := r.over, r.final, r.gone, r.unsure, r.why, r.there, r.forgotten, s.lostAt(r)
@@ -266,9 +272,9 @@ func (s *Shadows) follow(ctx context.Context, r *run) error {
 			s.giveUp(r, s.silence(r))
 			return s.finish(ctx, r)
 		}
-		pause := time.Hour
+		pause := s.attend(r)
 		if !until.IsZero() {
-			pause = until.Sub(now)
+			pause = min(pause, until.Sub(now))
 		}
 		if err := errors.Join(s.carryOut(ctx, r), s.alter(ctx, r)); err != nil {
 			failures++
@@ -288,6 +294,41 @@ func (s *Shadows) follow(ctx context.Context, r *run) error {
 	}
 }
 
+// attend does what a run that goes on wants to have done by itself, and returns within what
+// time to do it again: its policy is looked at when there is news, and what has changed is
+// recorded.
+func (s *Shadows) attend(r *run) time.Duration {
+	now, every := time.Now(), s.interval()
+	s.mu.Lock()
+	if at := s.silentAt(r); !at.IsZero() && !now.Before(at) {
+		s.cut(r)
+	}
+	news, executes, silent := r.news, r.over == nil, s.silentAt(r)
+	r.news = false
+	s.mu.Unlock()
+	if !executes {
+		r.policy.Stop()
+		return every
+	}
+	due := !now.Before(r.updated.Add(every))
+	switch {
+	case due:
+		r.updated = now
+		s.update(r)
+	case news && !s.lazy():
+		s.update(r, numJobStarts, numJobReconnects)
+	}
+	if needs := r.task.Job.Terms().Needs; due || news || needs != r.needs {
+		r.needs = needs
+		r.policy.Look()
+	}
+	pause := time.Until(r.updated.Add(every))
+	if !silent.IsZero() {
+		pause = min(pause, time.Until(silent))
+	}
+	return max(pause, 0)
+}
+
 // lostAt returns when nothing runs any more of a run whose claim is not renewed; zero: it
 // is. s.mu is held.
 func (s *Shadows) lostAt(r *run) time.Time {
@@ -303,7 +344,7 @@ func (s *Shadows) finish(ctx context.Context, r *run) error {
 	if err := s.journal(ctx, r); err != nil {
 		return err
 	}
-	if err := s.retry(ctx, r, func() error { _, err := r.tail.Save(); return err }); err != nil {
+	if err := s.save(ctx, r); err != nil {
 		return err
 	}
 	s.mu.Lock()

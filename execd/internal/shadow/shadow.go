@@ -87,6 +87,7 @@ type host struct {
 	heard   bool                     // it has said what it had to say of runs of earlier execds
 	again   time.Time                // when they are followed again after a failure, without a run there
 	cancel  context.CancelFunc       // of the request by which they are
+	cut     error                    // why that was cancelled, as if it did not answer; nil: it was not
 	silent  time.Time                // since when it has not answered; zero: it does
 	acks    map[api.SandboxID]uint64 // what is to be acknowledged
 }

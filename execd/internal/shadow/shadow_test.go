@@ -23,6 +23,7 @@ import (
 	"paddock/execd/api/accounting"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/metrics"
@@ -258,6 +259,7 @@ func (n *node) follow(ctx context.Context, r api.FollowRequest) (any, error) {
 type home struct {
 	t     *testing.T
 	dir   string
+	knobs string
 	node  *node
 	root  *spool.Root
 	store *job.Store
@@ -283,7 +285,7 @@ func (h *home) begin() {
 	if h.store, err = job.Open(h.root, false, log); err != nil {
 		h.t.Fatal(err)
 	}
-	config := &conf.Config{Queues: []conf.Queue{{Name: "all.q"}}}
+	config := &conf.Config{Queues: []conf.Queue{{Name: "all.q"}}, Knobs: knobtest.Parse(h.t, h.knobs)}
 	now := func() *conf.Config { return config }
 	host := &base.Host{
 		Name: "login", Store: h.store, Book: account.New(filepath.Join(h.dir, "accounting"), h.store), Users: &user.Directory{}, Config: now, Mail: mail.New(now, "login", log), Counts: &metrics.Counts{}, Log: log,
@@ -309,10 +311,11 @@ func (h *home) begin() {
 			return list
 		},
 		JobAd: func(j *job.Job) *classad.Ad {
-			ad, _ := classad.ParseOld("Requirements = true\nOwner = \"" + j.Owner + "\"\n")
+			ad, _ := classad.ParseOld("Requirements = true\nOwner = \"" + j.Owner + "\"\n" + strings.Join(j.Terms().Needs.Attributes(), "\n") + "\n")
 			return ad
 		},
 	}
+	host.JobAd = func(t *job.Task) *classad.Ad { return h.s.JobAd(t.Job) }
 	h.s.Init()
 	h.s.Changed = func(*job.Job) {}
 	h.store.OnWork(func(*job.Job) { h.s.Wake() })

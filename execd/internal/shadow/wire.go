@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/job"
@@ -59,7 +58,7 @@ func (s *Shadows) activate(ctx context.Context, r *run, request *api.SubmitReque
 // error says that the run is not to be waited for: ctx is done.
 func (s *Shadows) fence(ctx context.Context, r *run) (known bool, err error) {
 	known = true // as far as anybody knows
-	err = again(ctx, func(int) bool {
+	err = again(ctx, retries.After, func(int) bool {
 		id := r.claim.ID
 		limited, cancel := context.WithTimeout(ctx, callLimit)
 		reply, err := s.On(r.host, "").RunState(limited, api.RunStateRequest{ID: id, Sandbox: api.SandboxID(r.sandbox()), Fence: id != ""})
@@ -89,11 +88,15 @@ func (s *Shadows) fence(ctx context.Context, r *run) (known bool, err error) {
 // watch follows the runs on a host until none is left there, and all that was said of
 // them is acknowledged. One goroutine does it for each host.
 func (s *Shadows) watch(ctx context.Context, h *host) {
-	cursor, over := "", false
-	for !over && again(ctx, func(int) (done bool) {
-		cursor, over, done = s.listen(ctx, h, cursor)
-		return done || over
-	}) == nil {
+	cursor := ""
+	for over := false; !over; {
+		err := again(ctx, retries.After, func(int) (done bool) {
+			cursor, over, done = s.listen(ctx, h, cursor)
+			return done || over
+		})
+		if err != nil {
+			return
+		}
 	}
 }
 
@@ -112,11 +115,22 @@ func (s *Shadows) listen(ctx context.Context, h *host, cursor string) (next stri
 		s.mu.Unlock()
 		return cursor, true, true
 	}
+	if cut := h.cut; cut != nil {
+		h.cut = nil
+		s.mu.Unlock()
+		return "", s.silent(h, cut), false
+	}
 	limited, cancel := context.WithTimeout(ctx, followLimit)
 	defer cancel()
 	h.cancel = cancel
 	s.mu.Unlock()
 	reply, err := s.On(h.name, "").Follow(limited, api.FollowRequest{Cursor: cursor, Acks: acks})
+	s.mu.Lock()
+	if h.cut != nil && (err != nil || len(reply.Events) == 0) {
+		err, cursor = h.cut, "" // all that it was not acknowledged is sent again
+	}
+	h.cut = nil
+	s.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
 		return cursor, true, true
@@ -169,18 +183,14 @@ func (s *Shadows) silent(h *host, err error) (whatever bool) {
 // heard takes over what a host has said. It may say anything.
 func (s *Shadows) heard(h *host, acks []api.Ack, reply *api.FollowReply) {
 	events := reply.Events[:min(len(reply.Events), api.MaxEvents)]
-	used := make([]*api.Usage, len(events))
+	status, most := make([]*ad.Status, len(events)), make([]time.Duration, len(events))
 	for i := range events {
-		used[i] = usageIn(events[i].Ad)
+		status[i], most[i] = statusIn(events[i].Ad)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.heard = true
-	if !h.silent.IsZero() {
-		h.silent = time.Time{}
-		s.pokeAll(h.name)
-		s.logf("execd: host %s answers again", h.name)
-	}
+	s.answers(h)
 	for _, a := range acks {
 		if h.acks[a.Sandbox] == a.Seq {
 			delete(h.acks, a.Sandbox)
@@ -195,24 +205,14 @@ func (s *Shadows) heard(h *host, acks []api.Ack, reply *api.FollowReply) {
 		}
 		switch e.Kind {
 		case api.ActivationStarted, api.ActivationUpdate, api.ActivationSuspended, api.ActivationResumed:
-			if !r.there {
-				r.there = true
-				r.poke()
-			}
-			if e.Kind == api.ActivationSuspended || e.Kind == api.ActivationResumed {
-				r.suspended = e.Kind == api.ActivationSuspended
-				r.poke()
-			}
-			if used[i] != nil {
-				r.used = used[i]
-				r.poke()
-			}
+			r.take(e, status[i], most[i])
 		case api.ActivationOver:
 			// The claim is free before the end is accounted.
 			if r.there = true; e.End != nil && r.over == nil {
 				r.over = e.End
 				r.claim.used = true
 				s.leave(r)
+				r.poke()
 			}
 		case api.ActivationFinal:
 			if e.End != nil && r.final == nil {
@@ -231,29 +231,6 @@ func (s *Shadows) heard(h *host, acks []api.Ack, reply *api.FollowReply) {
 		}
 		h.acks[e.Sandbox] = max(h.acks[e.Sandbox], e.Seq)
 	}
-}
-
-// usageIn returns what an update of a run says that it has used; nil: nothing is said.
-func usageIn(text string) *api.Usage {
-	if text == "" || len(text) > api.MaxUpdate {
-		return nil
-	}
-	ad, err := classad.ParseOld(text)
-	if err != nil {
-		return nil
-	}
-	env := &classad.Env{My: ad}
-	number := func(name string) float64 {
-		n, ok := env.Attr(name).Number()
-		if !ok || !(n >= 0 && n < 1e18) {
-			return 0
-		}
-		return n
-	}
-	u := &api.Usage{CPU: number("RemoteUserCpu") + number("RemoteSysCpu"), PIDs: int(number("NumPids"))}
-	u.VMem, u.RSS = 1024*number("ImageSize"), 1024*number("ResidentSetSize")
-	u.MaxVMem, u.MaxRSS = u.VMem, u.RSS
-	return u
 }
 
 // acknowledge has a host forget a run whose end is recorded. s.mu is held.

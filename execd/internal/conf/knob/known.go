@@ -151,6 +151,10 @@ var known = []Known{
 	{Name: "STARTER_INITIAL_UPDATE_INTERVAL", Kind: Seconds, Least: 1, Default: "8", Meaning: "from the start of a job to the first UPDATE_JOB_INFO"},
 	{Name: "STARTER_UPDATE_INTERVAL", Kind: Seconds, Least: 1, Default: "300", Meaning: "from one UPDATE_JOB_INFO to the next"},
 	{Name: "PERIODIC_EXPR_INTERVAL", Kind: Seconds, Least: 1, Default: "60", Meaning: "how often the policy of a job is looked at that changes with the time"},
+	{Name: "SHADOW_QUEUE_UPDATE_INTERVAL", Kind: Seconds, Least: 1, Default: "900", Meaning: "how often what is known of a run on another host is recorded"},
+	{Name: "SHADOW_LAZY_QUEUE_UPDATE", Kind: Truth, Default: "true", Meaning: "whether NumJobStarts and NumJobReconnects wait for that, too"},
+	{Name: "SHADOW_JOB_CLEANUP_RETRY_DELAY", Kind: Seconds, Least: 1, Default: "30", Meaning: "how long until the end of such a run is tried again to be recorded"},
+	{Name: "SHADOW_MAX_JOB_CLEANUP_RETRIES", Kind: Number, Default: "5", Meaning: "how often, before its job is to run again"},
 	{Name: "DEFAULT_USERLOG_FORMAT_OPTIONS", Kind: List, Words: []string{"XML", "JSON", "ISO_DATE", "SUB_SECOND", "UTC", "LEGACY"}, Meaning: "how event logs of jobs are written: XML, JSON, ISO_DATE, SUB_SECOND, UTC, LEGACY"},
 	{Name: "HOOK_UPDATE_ON_SUSPEND", Kind: Truth, Default: "true", Meaning: "call UPDATE_JOB_INFO when a job is suspended or goes on, too"},
 

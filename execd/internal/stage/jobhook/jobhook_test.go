@@ -92,6 +92,21 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
+// REQ-FLOW-101: at most a tenth of the time goes by updates, and they are at most 3000 s apart for that.
+func TestStretched(t *testing.T) {
+	for _, tt := range []struct{ steady, took, want time.Duration }{
+		{300 * time.Second, time.Second, 300 * time.Second},
+		{300 * time.Second, 40 * time.Second, 400 * time.Second},
+		{300 * time.Second, time.Hour, 3000 * time.Second},
+		{4000 * time.Second, time.Hour, 4000 * time.Second},
+		{time.Second, 0, time.Second},
+	} {
+		if got := stretched(tt.steady, tt.took); got != tt.want {
+			t.Errorf("every %v, took %v: %v, want %v", tt.steady, tt.took, got, tt.want)
+		}
+	}
+}
+
 // REQ-HOOK-38, REQ-HOOK-39: jobs that execd finds again keep their beats, and are not
 // all told of at once.
 func TestUntilNext(t *testing.T) {

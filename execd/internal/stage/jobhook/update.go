@@ -31,6 +31,7 @@ const (
 type updates struct {
 	mu      sync.Mutex
 	begun   time.Time          // guarded by mu; when the run was; zero: not yet
+	every   time.Duration      // guarded by mu; from one to the next, if that is longer than is configured
 	timer   *time.Timer        // guarded by mu; nil: it does not tick
 	cancel  context.CancelFunc // guarded by mu; of the hook that runs; nil: none does
 	stopped bool               // guarded by mu; the run is over
@@ -99,20 +100,43 @@ func (x *Hooks) Watch() {
 	}
 }
 
+// longestUpdate bounds how seldom updates come because they take long.
+const longestUpdate = 3000 * time.Second
+
+// stretched is the time from one update to the next, of which the last took so long: a tenth
+// of it may go by that.
+func stretched(steady, took time.Duration) time.Duration {
+	return max(steady, min(10*took, longestUpdate))
+}
+
 // tick is one beat. The next is counted from it, not from the end of the hook.
 func (x *Hooks) tick() {
 	u := &x.updates
 	_, steady := intervals(x.host.Config())
+	begun := time.Now()
 	u.mu.Lock()
-	if u.stopped {
-		u.mu.Unlock()
+	over := u.stopped
+	u.mu.Unlock()
+	if over {
 		return
 	}
-	u.timer = time.AfterFunc(steady, x.tick)
-	u.mu.Unlock()
 	x.report(api.ActivationUpdate)
 	x.judge()
 	x.update()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if took := time.Since(begun); !u.stopped {
+		u.every = stretched(steady, took)
+		u.timer = time.AfterFunc(u.every-took, x.tick)
+	}
+}
+
+// most is within what time an update follows another.
+func (x *Hooks) most() time.Duration {
+	_, steady := intervals(x.host.Config())
+	x.updates.mu.Lock()
+	defer x.updates.mu.Unlock()
+	return max(steady, x.updates.every)
 }
 
 // judge has the policy of the job looked at.
@@ -135,8 +159,7 @@ func (x *Hooks) report(kind api.ActivationKind) {
 	used, known := look(x.of.RunID())
 	s := x.Status(used)
 	if followed {
-		_, steady := intervals(x.host.Config())
-		e := api.ActivationEvent{Kind: kind, Time: time.Now(), Ad: ad.Update(s, steady)}
+		e := api.ActivationEvent{Kind: kind, Time: time.Now(), Ad: ad.Update(s, x.most())}
 		if kind == api.ActivationStarted {
 			e.Time = x.host.Launcher.Since(x.of.RunID(), x.of.Started)
 		}

@@ -1,0 +1,272 @@
+package shadow
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/ad"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/policy"
+	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/outcome"
+	"paddock/spool"
+)
+
+// known is what is known of a run beside its end. It is guarded by Shadows.mu.
+type known struct {
+	there       bool      // its host has said that it runs
+	status      ad.Status // as its host has said last
+	used        bool      // it has said what is used
+	seq         uint64    // of the last update since its host answers; an older one says nothing
+	heard       time.Time // when there was one last, or its host began to answer
+	most        time.Duration
+	reconnects  int        // how often its host has answered again
+	suspensions int        // how often it was suspended
+	news        bool       // that its policy has not seen
+	recorded    job.Update // what is in the record of the job
+}
+
+// The attributes that the record of a job has of a run beside those of its status.
+const (
+	numJobStarts     = "NumJobStarts"
+	numJobReconnects = "NumJobReconnects"
+	totalSuspensions = "TotalSuspensions"
+)
+
+// take takes over an event of a run, in the order of their numbers. s.mu is held.
+func (r *run) take(e *api.ActivationEvent, s *ad.Status, most time.Duration) {
+	k := &r.known
+	if e.Seq <= k.seq {
+		return
+	}
+	now, was := time.Now(), k.status.Suspended
+	k.seq, k.heard, k.news = e.Seq, now, true
+	if !k.there {
+		k.there = true
+		if k.status.Started.IsZero() {
+			k.status.Started = now // by the clock of this host
+		}
+	}
+	if most > 0 {
+		k.most = most
+	}
+	if s != nil {
+		s.Started = k.status.Started
+		k.status, k.used = *s, true
+	}
+	switch e.Kind {
+	case api.ActivationSuspended:
+		k.status.Suspended = true
+	case api.ActivationResumed:
+		k.status.Suspended = false
+	}
+	if k.status.Suspended && !was {
+		k.suspensions++
+	}
+	r.poke()
+}
+
+// statusIn reads the attributes of a run in an update of its host, which may say anything, or
+// in the record of its job; nil: there are none. Most is within what time the next comes.
+func statusIn(text string) (s *ad.Status, most time.Duration) {
+	if text == "" || len(text) > api.MaxUpdate {
+		return nil, 0
+	}
+	said, err := classad.ParseOld(text)
+	if err != nil {
+		return nil, 0
+	}
+	env := &classad.Env{My: said}
+	number := func(name string) float64 {
+		n, ok := env.Attr(name).Number()
+		if !ok || !(n >= 0 && n < 1e18) {
+			return 0
+		}
+		return n
+	}
+	state, _ := env.Attr("JobState").Str()
+	s = &ad.Status{
+		Suspended: state == "Suspended", Processes: int(number("NumPids")), SysCPU: length(number("RemoteSysCpu")), UserCPU: length(number("RemoteUserCpu")),
+		ImageSize: int64(number("ImageSize")), ResidentSetSize: int64(number("ResidentSetSize")),
+	}
+	if at := number("JobStartDate"); at > 0 {
+		s.Started = time.Unix(int64(at), 0)
+	}
+	return s, length(number("JobInfoMaxInterval"))
+}
+
+// length returns a time of so many seconds, at most a century.
+func length(seconds float64) time.Duration {
+	const most = 100 * 365 * 24 * 60 * 60
+	return time.Duration(min(seconds, most) * float64(time.Second))
+}
+
+// now is what the record of the job is to have of a run. s.mu is held.
+func (k *known) now(t *job.Task) job.Update {
+	u := job.Update{}
+	for name, e := range ad.Running(classad.New(), k.status).All() {
+		u[name] = e.OldString()
+	}
+	u[numJobStarts], u[numJobReconnects], u[totalSuspensions] = strconv.Itoa(t.Run+1), strconv.Itoa(k.reconnects), strconv.Itoa(k.suspensions)
+	return u
+}
+
+// recall takes over what the record of a job has of a run that an earlier execd has begun.
+func (k *known) recall(u job.Update) {
+	k.recorded = u
+	if len(u) == 0 {
+		return
+	}
+	var text strings.Builder
+	for name, value := range u {
+		fmt.Fprintf(&text, "%s = %s\n", name, value)
+	}
+	if s, _ := statusIn(text.String()); s != nil {
+		k.status, k.used = *s, true
+	}
+	k.reconnects, _ = strconv.Atoi(u[numJobReconnects])
+	k.suspensions, _ = strconv.Atoi(u[totalSuspensions])
+}
+
+// update records what has changed of a run since that was done last: all, or only these
+// attributes. What cannot be recorded is left to the next time.
+func (s *Shadows) update(r *run, only ...string) {
+	s.mu.Lock()
+	changed := job.Update{}
+	if r.there {
+		now := r.known.now(r.task)
+		if len(only) == 0 {
+			for name := range now {
+				only = append(only, name)
+			}
+		}
+		for _, name := range only {
+			if now[name] != r.recorded[name] {
+				changed[name] = now[name]
+			}
+		}
+	}
+	s.mu.Unlock()
+	if len(changed) == 0 {
+		return
+	}
+	if err := s.Host.Store.Update(r.task, changed); err != nil {
+		s.Host.Log.Debug(fmt.Sprintf("%v: %v (left to the next update)", r, err))
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.recorded == nil {
+		r.recorded = job.Update{}
+	}
+	maps.Copy(r.recorded, changed)
+}
+
+// interval is how often the record of a job is told of its run.
+func (s *Shadows) interval() time.Duration {
+	return max(s.Host.Config().Knobs.Duration("SHADOW_QUEUE_UPDATE_INTERVAL", 15*time.Minute), time.Second)
+}
+
+// lazy reports whether it is told nothing sooner.
+func (s *Shadows) lazy() bool { return s.Host.Config().Knobs.Bool("SHADOW_LAZY_QUEUE_UPDATE", true) }
+
+// watched makes the watch of the policy of a run. Attributes that are altered count at the
+// next look.
+func (s *Shadows) watched(r *run) *policy.Watch {
+	return &policy.Watch{
+		Config: s.Host.Config,
+		Ad: func() (*classad.Ad, policy.Times) {
+			if !policy.Any(r.task.Job.Terms().Needs.Attributes()) {
+				return nil, policy.Times{}
+			}
+			s.mu.Lock()
+			there, status, reconnects := r.there, r.status, r.reconnects
+			s.mu.Unlock()
+			of := s.Host.JobAd(r.task)
+			if there {
+				of = ad.Running(of, status).With(classad.Attr{Name: numJobReconnects, Expr: classad.Int(int64(reconnects)).Expr()})
+			}
+			return of, policy.Times{Started: r.task.Started, Executing: status.Started}
+		},
+		Act: func(v policy.Verdict) {
+			if s.Host.Obey(r.task, &v) {
+				r.poke()
+			}
+		},
+	}
+}
+
+// silentAt is when a host that tells of a run at regular times, and has not, is not connected
+// any more, though it may seem so; zero: never. s.mu is held.
+func (s *Shadows) silentAt(r *run) time.Time {
+	if !r.there || r.most == 0 || r.over != nil || !s.of(r.host).silent.IsZero() {
+		return time.Time{}
+	}
+	return r.heard.Add(max(3*r.most, callLimit))
+}
+
+// cut ends the connection to the host of a run that has not told of it, and has it begun anew.
+// s.mu is held.
+func (s *Shadows) cut(r *run) {
+	h := s.of(r.host)
+	h.cut = fmt.Errorf("it has told nothing of %v for %v", r, time.Since(r.heard).Round(time.Second))
+	r.heard = time.Now()
+	if h.cancel != nil {
+		h.cancel()
+	}
+}
+
+// answers notes that a host that was silent answers. s.mu is held.
+func (s *Shadows) answers(h *host) {
+	if h.silent.IsZero() {
+		return
+	}
+	h.silent = time.Time{}
+	s.logf("execd: host %s answers again", h.name)
+	for _, r := range s.on(h.name) {
+		// It may have been started anew, and count anew.
+		if r.seq, r.heard = 0, time.Now(); r.there && r.over == nil {
+			r.reconnects++
+			r.news = true
+		}
+		r.poke()
+	}
+}
+
+// save records the end of a run. If that cannot be done for a while the run counts for
+// nothing and its job runs again, if it may.
+func (s *Shadows) save(ctx context.Context, r *run) error {
+	knobs := s.Host.Config().Knobs
+	delay := max(knobs.Duration("SHADOW_JOB_CLEANUP_RETRY_DELAY", 30*time.Second), time.Second)
+	most := knobs.Int("SHADOW_MAX_JOB_CLEANUP_RETRIES", 5)
+	return again(ctx, func(int) time.Duration { return delay }, func(attempt int) bool {
+		_, err := r.tail.Save()
+		if err == nil {
+			return true
+		}
+		s.warnf("%v: %v (tried again in %v)", r, err, delay)
+		if attempt > most {
+			s.putBack(r, err)
+		}
+		return false
+	})
+}
+
+// putBack has the job of a run whose end cannot be recorded run again, as soon as that can be
+// recorded: unless the record may have the end, or the job may not run again.
+func (s *Shadows) putBack(r *run, why error) {
+	e, t := r.tail.End, r.task
+	if e.Fate != job.FateDone || s.Host.Store.Recorded(t) || s.Host.Store.Want(t) != nil || !outcome.Rerunnable(t, s.Host.Config().Queue(t.Start.Queue)) {
+		return
+	}
+	s.warnf("%v: runs again: its end cannot be recorded", r)
+	e.Failed, e.Cause, e.Fate = spool.FailedRescheduling, spool.CauseRescheduled, job.FateRequeue
+	e.Reason = fmt.Sprintf("its end could not be recorded, and it runs again (%d): %s", exit.Requeue, api.Visible(why.Error()))
+	s.account(r, r.usage)
+}
