@@ -494,6 +494,9 @@ type HostReply struct {
 	Drain       *Drain   `json:"drain,omitempty"` // nil: tasks are started
 	// Excluded says that the host does not have what was asked for.
 	Excluded bool `json:"excluded,omitempty"`
+	// Others are the other hosts that may run work of this one, if nothing is asked for that
+	// is known of this host alone.
+	Others []PeerStatus `json:"others,omitempty"`
 }
 
 // Instance returns the name of the instance of a queue on the host, "all.q@host".

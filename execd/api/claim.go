@@ -218,6 +218,19 @@ type SlotsReply struct {
 	Host    string       `json:"host"`
 	Slots   []SlotStatus `json:"slots"`
 	Version string       `json:"version"`
+	Drain   bool         `json:"drain,omitempty"` // the host starts nothing
+	// Queues says of which types the queues of the slots are, and in which states, as qstat -f
+	// shows them. Revision is another one when the configuration has become another, so that
+	// what was refused before may be accepted. Only another host is told.
+	Queues   []SlotQueue `json:"queues,omitempty"`
+	Revision int         `json:"revision,omitempty"`
+}
+
+// SlotQueue is a queue of slots.
+type SlotQueue struct {
+	Name   string `json:"name"`
+	Type   string `json:"type"`
+	States string `json:"states,omitempty"`
 }
 
 // SlotStatus is the state of a slot.

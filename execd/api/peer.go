@@ -23,6 +23,7 @@ type HelloRequest struct{}
 type HelloReply struct {
 	Host    string `json:"host"` // as it calls itself
 	Version string `json:"version"`
+	Arch    string `json:"arch,omitempty"`
 }
 
 // RenewAllRequest renews the leases of several claims, as VerbRenew does of one.
@@ -65,9 +66,16 @@ type PeerStatus struct {
 	Since   time.Time `json:"since"`
 	Error   string    `json:"error,omitempty"` // why it is down
 	Version string    `json:"version,omitempty"`
+	Arch    string    `json:"arch,omitempty"`
 	Until   time.Time `json:"until,omitzero"` // of its certificate
 	Slots   int       `json:"slots"`
 	Free    int       `json:"free"` // slots that are idle and nobody's, or the queue's
+	// Draining says that the host starts nothing.
+	Draining bool `json:"draining,omitempty"`
+	Revision int  `json:"-"` // SlotsReply.Revision
+	// Queues are its queues as of its last answer, those of a host that is down as well; nil:
+	// it has never answered.
+	Queues []QueueStatus `json:"queues,omitempty"`
 }
 
 // PeerState says whether a host answers.

@@ -9,6 +9,9 @@ const (
 // CodeElsewhere says that a task was asked for on another host than this.
 const CodeElsewhere Code = "elsewhere"
 
+// CodeNoTasks says that a job never has tasks beside it.
+const CodeNoTasks Code = "no-tasks"
+
 // TaskRequest starts something in a running job: a task of a parallel job, or
 // with Into a shell or command for a user. The owner of the job may do so, and
 // with Into administrators, too.
@@ -17,6 +20,7 @@ type TaskRequest struct {
 	Task int    `json:"task,omitempty"` // of an array; 0: the only running task
 	Into bool   `json:"into,omitempty"`
 	Host string `json:"host,omitempty"` // where the task is to run; empty: here
+	Home string `json:"home,omitempty"` // SGE_O_HOST of the job; it may be another host, whose number Job is then
 
 	Command string   `json:"command,omitempty"` // empty with Interactive.Login
 	Args    []string `json:"args,omitempty"`

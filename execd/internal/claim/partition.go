@@ -121,6 +121,14 @@ func (t *Table) touch(m *managed) {
 	t.stir()
 }
 
+// Stir wakes up everybody who waits for a change of any slot, since the host or a queue has
+// become another.
+func (t *Table) Stir() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stir()
+}
+
 // stir wakes up everybody who waits for a change of any slot.
 func (t *Table) stir() {
 	if t.awaited {

@@ -63,7 +63,28 @@ func (c *Config) Resolved(group string) (string, error) {
 	if c.objects[kindHostGroup][group] == nil {
 		return "", inWords(unknown[kindHostGroup], group)
 	}
-	var hosts []string
+	hosts := c.members(group)
+	slices.Sort(hosts)
+	return strings.Join(hosts, " ") + "\n", nil
+}
+
+// GroupsOf returns the names of the host groups that another host is in, with their @, as
+// HostGroups has those of this one.
+func (c *Config) GroupsOf(host string) (groups []string) {
+	for group := range c.objects[kindHostGroup] {
+		if slices.ContainsFunc(c.members(group), func(member string) bool { return sameHost(member, host) }) {
+			groups = append(groups, group)
+		}
+	}
+	if c.objects[kindHostGroup][allHosts] == nil {
+		groups = append(groups, allHosts)
+	}
+	slices.Sort(groups)
+	return groups
+}
+
+// members returns the hosts of a host group, including those of the groups in it.
+func (c *Config) members(group string) (hosts []string) {
 	seen := map[string]bool{}
 	var add func(name string)
 	add = func(name string) {
@@ -79,8 +100,7 @@ func (c *Config) Resolved(group string) (string, error) {
 		}
 	}
 	add(group)
-	slices.Sort(hosts)
-	return strings.Join(hosts, " ") + "\n", nil
+	return hosts
 }
 
 // Having returns the objects that have a parameter whose name and value match, the

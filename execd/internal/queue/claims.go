@@ -377,6 +377,8 @@ func (q *Queue) Policy(p *slot.Policy, hooked func(slot.ID) bool) {
 	defer q.mu.Unlock()
 	q.o.Claims.Configure(p, hooked)
 	q.settle()
+	q.revision++
+	q.o.Claims.Stir()
 }
 
 // Claim makes a claim on a slot. When it returns the claim is on disk.
@@ -638,7 +640,7 @@ func (q *Queue) startUnder(on slot.ID, public string, j *job.Job, work *classad.
 	if why := q.o.Room(); request.Sandbox == api.SandboxYes && why != "" {
 		return api.Refusef(api.RefusedTryAgain, "%s", why)
 	}
-	want, err := schedule.Resolve(q.config, request, j.Owner, j.Groups)
+	want, err := schedule.Resolve(q.config, request, j.Owner, j.Groups, nil)
 	if err != nil {
 		return api.Refusef(api.RefusedRequirements, "%v", err)
 	}

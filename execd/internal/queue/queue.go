@@ -51,6 +51,9 @@ type Options struct {
 	// Hold says why no task may be started now; empty: none is held. It must not
 	// block.
 	Hold func() string
+	// Elsewhere reports whether a pattern of -q may mean a queue of another host; nil: none
+	// does. It must not block.
+	Elsewhere func(pattern string) bool
 	// Room says why no task with a sandbox may be started now; empty: there is room. It
 	// must not block. Slots.Look reads anew what it goes by.
 	Room func() string
@@ -90,8 +93,10 @@ type Queue struct {
 	pulse      *time.Timer                   // guarded by mu; when to look at suspensions again
 	closed     string                        // guarded by mu; why nothing is started, or empty
 	until      time.Time                     // guarded by mu; when closed ends
-	running    map[schedule.TaskID]*job.Task // guarded by mu
+	running    map[schedule.TaskID]*job.Task // guarded by mu; on this host
+	away       map[schedule.TaskID]*job.Task // guarded by mu; running on others
 	managed    managed
+	revision   int          // guarded by mu; counts changes of the configuration
 	errands    serial.Queue // what may block, and was wanted with mu held
 }
 
@@ -100,7 +105,7 @@ func New(o Options) *Queue {
 	q := &Queue{
 		o: o, wake: make(chan struct{}, 1), rounds: make(chan chan struct{}), sched: schedule.New(o.Config), config: o.Config,
 		changed: map[int]*job.Job{}, later: map[int]*time.Timer{}, unfit: map[int]string{}, requesting: map[int]bool{}, boxed: map[int]bool{}, shares: make(chan struct{}, 1),
-		toStop: map[schedule.TaskID]string{}, stopped: map[schedule.TaskID]string{}, running: map[schedule.TaskID]*job.Task{},
+		toStop: map[schedule.TaskID]string{}, stopped: map[schedule.TaskID]string{}, running: map[schedule.TaskID]*job.Task{}, away: map[schedule.TaskID]*job.Task{},
 		managed: managed{stopped: map[schedule.TaskID]bool{}, holds: map[schedule.TaskID]*claim.Effect{}},
 	}
 	if q.o.Room == nil {
@@ -125,17 +130,30 @@ func (q *Queue) lookAgain() {
 	}
 }
 
+// FindQueues has jobs looked at again that ask for a queue which no host had.
+func (q *Queue) FindQueues() {
+	q.mu.Lock()
+	lookAt(q, q.unfit)
+	q.mu.Unlock()
+	q.Wake()
+}
+
 // ClockSet notes that the clock was set: jobs that wait for a time have waited for a
 // duration.
 func (q *Queue) ClockSet() {
 	q.mu.Lock()
-	for number := range q.later {
+	lookAt(q, q.later)
+	q.mu.Unlock()
+	q.Wake()
+}
+
+// lookAt has the jobs looked at again whose numbers are the keys of a map. q.mu is held.
+func lookAt[T any](q *Queue, jobs map[int]T) {
+	for number := range jobs {
 		if j := q.o.Store.Get(number); j != nil {
 			q.changed[number] = j
 		}
 	}
-	q.mu.Unlock()
-	q.Wake()
 }
 
 // Add notes that the tasks that a job may start have changed.
@@ -175,6 +193,7 @@ func (q *Queue) Settle() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.open()
+	q.o.Claims.Stir()
 }
 
 // Configure takes over a new configuration.
@@ -207,6 +226,7 @@ func (q *Queue) applyStates() {
 		name := q.config.Queues[i].Name
 		q.sched.SetClosed(name, q.o.States.Closed(name))
 	}
+	q.o.Claims.Stir()
 }
 
 // Fault notes a job that failed for a reason that may lie with its queue, and reports
@@ -314,6 +334,20 @@ func (q *Queue) Status() []api.QueueStatus {
 		})
 	}
 	return list
+}
+
+// Brief returns the types and the states of the queues, and how often the configuration has
+// changed.
+func (q *Queue) Brief() (list []api.SlotQueue, revision int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, s := range q.sched.Queues(time.Now()) {
+		if c := q.config.Queue(s.Name); c != nil {
+			letters, _ := q.o.States.Letters(s.Name, q.config.Hostname)
+			list = append(list, api.SlotQueue{Name: s.Name, Type: types(c), States: s.Letters + letters})
+		}
+	}
+	return list, q.revision
 }
 
 // loadAvg is the load that qstat -f shows; negative: not known. q.mu is held.
@@ -495,7 +529,7 @@ func (q *Queue) add(j *job.Job, n, first int) {
 // says what it asks for that there is not. q.mu is held.
 func (q *Queue) resolve(j *job.Job) (schedule.Job, error) {
 	terms := j.Terms()
-	s, err := schedule.Resolve(q.config, terms.Needs.Request(), j.Owner, j.Groups)
+	s, err := schedule.Resolve(q.config, terms.Needs.Request(), j.Owner, j.Groups, q.o.Elsewhere)
 	s.Number, s.Submitted, s.Priority = j.Number, q.o.Store.Turn(j), terms.Priority
 	return s, err
 }
@@ -615,14 +649,18 @@ func (q *Queue) enter(t *job.Task, grant *schedule.Grant, started time.Time) {
 		q.leave(last) // it came to nothing, and has not given back its slots yet
 	}
 	q.running[key(t)] = t
-	r := schedule.Running{
-		Job: t.Job.Number, Task: t.Number, User: t.Job.Owner, Started: started,
-		Duration: q.duration(t, grant), Grant: grant,
-	}
+	r := q.runningOf(t, grant, started)
+	r.Duration = q.duration(t, grant)
+	q.sched.Started(r)
+}
+
+// runningOf returns what the scheduler must know of a task that runs.
+func (q *Queue) runningOf(t *job.Task, grant *schedule.Grant, started time.Time) schedule.Running {
+	r := schedule.Running{Job: t.Job.Number, Task: t.Number, User: t.Job.Owner, Started: started, Grant: grant}
 	if parts := t.Start.Parts; parts != (schedule.Parts{}) {
 		r.Standing = &schedule.Standing{Priority: t.Job.Terms().Priority, Submitted: q.o.Store.Turn(t.Job), Resources: parts.Resources}
 	}
-	q.sched.Started(r)
+	return r
 }
 
 // leave forgets a task that runs no more, but for what the scheduler has in its books.
@@ -701,6 +739,11 @@ func (q *Queue) Ended(t *job.Task, slots []*claim.Slot, used schedule.Used) {
 	}
 	q.settle()
 	q.mu.Unlock()
+	q.sharesChange()
+}
+
+// sharesChange notes that shares have changed, and that somebody may start what waits.
+func (q *Queue) sharesChange() {
 	select {
 	case q.shares <- struct{}{}:
 	default:
@@ -891,7 +934,7 @@ func (q *Queue) Suits(r *api.SubmitRequest, queues []string) bool {
 func (q *Queue) Check(r *api.SubmitRequest, user string, groups []string) (refused, impossible error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	j, err := schedule.Resolve(q.config, r, user, groups)
+	j, err := schedule.Resolve(q.config, r, user, groups, q.o.Elsewhere)
 	if err != nil {
 		return err, nil
 	}

@@ -59,3 +59,42 @@ func TestForemost(t *testing.T) {
 		}
 	}
 }
+
+// Who may have so many tasks running is foremost with no more of them, and those that run on
+// other hosts count, also in his share.
+func TestForemostLimit(t *testing.T) {
+	c := &conf.Config{Queues: []conf.Queue{{Name: "q", Slots: 2, Batch: true}}}
+	c.Scheduling.MaxUserRunning, c.Scheduling.UsageWeights.CPU = 3, 1
+	s := New(c)
+	s.Add(Job{Number: 1, User: "a", Submitted: epoch, Tasks: 2})
+	s.Add(Job{Number: 2, User: "a", Submitted: epoch.Add(1), Tasks: 5})
+	s.Add(Job{Number: 3, User: "b", Submitted: epoch.Add(2), Tasks: 1})
+	tasks := func() map[int]int {
+		list := map[int]int{}
+		for _, w := range s.Foremost(epoch, 10) {
+			list[w.Job] = w.Tasks
+		}
+		return list
+	}
+	want := func(text string, n1, n2 int, may bool) {
+		t.Helper()
+		if got := tasks(); got[1] != n1 || got[2] != n2 || got[3] != 1 || s.MayRun("a") != may || !s.MayRun("b") {
+			t.Errorf("%s: foremost are %v, and another may run: %t; want %d and %d, and %t", text, got, s.MayRun("a"), n1, n2, may)
+		}
+	}
+	want("nothing runs", 2, 1, true)
+	for n := 1; n <= 3; n++ {
+		s.Started(Running{Job: 9, Task: n, User: "a", Started: epoch, Grant: &Grant{}, Away: true})
+	}
+	want("three run elsewhere", 0, 0, false)
+	if n, _, ok := s.Next(epoch); !ok || n != 3 {
+		t.Errorf("job %d starts here, want that of the other user", n)
+	}
+	s.Ended(9, 2, Used{CPU: 50}, epoch)
+	if got := tasks(); got[1] != 1 || got[2] != 0 {
+		t.Errorf("two run elsewhere: foremost are %v", got)
+	}
+	if got := s.Shares()["a"].Usage; got != 50 {
+		t.Errorf("the share of the user is %v", got)
+	}
+}

@@ -552,6 +552,9 @@ func (s *pendingJobs) fix(u *user) {
 // clock starts or stops the estimate of the usage of a task.
 func (s *pendingJobs) clock(r *run, sign float64) {
 	n := sign * float64(r.Grant.Slots())
+	if r.Away {
+		n = sign
+	}
 	r.owner.slots += n
 	r.owner.started += n * s.seconds(r.Started)
 	if r.owner.running == 0 {

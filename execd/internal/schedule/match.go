@@ -140,29 +140,38 @@ func one(pattern string, c byte) (int, bool) {
 	return len(set) + 2, ok && found
 }
 
-// matchesQueue reports whether a queue of this host matches one of the patterns of -q:
-// of its name, of name@host or of name@@hostgroup.
+// matchesQueue reports whether a queue of this host matches one of the patterns of -q.
 func matchesQueue(c *conf.Config, patterns []string, queue string) bool {
+	return matchesPlace(c, patterns, Place{c.Hostname, queue})
+}
+
+// matchesPlace reports whether a queue of a host matches one of the patterns of -q: of its
+// name, of name@host or of name@@hostgroup.
+func matchesPlace(c *conf.Config, patterns []string, at Place) bool {
 	for _, p := range patterns {
-		name, host, at := strings.Cut(p, "@")
-		if matches(name, queue, false) && (!at || matchesHost(c, host)) {
+		name, host, has := strings.Cut(p, "@")
+		if matches(name, at.Queue, false) && (!has || MatchesHost(c, at.Host, host)) {
 			return true
 		}
 	}
 	return false
 }
 
-// matchesHost reports whether this host matches an expression of host names, short or
-// long, or, behind an @, of the names of its groups.
-func matchesHost(c *conf.Config, expression string) bool {
+// MatchesHost reports whether a host matches an expression of host names, short or long, or,
+// behind an @, of the names of its groups.
+func MatchesHost(c *conf.Config, host, expression string) bool {
 	if strings.HasPrefix(expression, "@") {
-		for _, group := range c.HostGroups {
+		groups := c.HostGroups
+		if host != c.Hostname {
+			groups = c.GroupsOf(host)
+		}
+		for _, group := range groups {
 			if matches(expression, group, true) {
 				return true
 			}
 		}
 		return false
 	}
-	short, _, _ := strings.Cut(c.Hostname, ".")
-	return matches(expression, c.Hostname, true) || matches(expression, short, true)
+	short, _, _ := strings.Cut(host, ".")
+	return matches(expression, host, true) || matches(expression, short, true)
 }

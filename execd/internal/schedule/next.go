@@ -233,12 +233,11 @@ func (s *Scheduler) sweep(now time.Time) *run {
 	case now.Sub(p.at) >= time.Second:
 		s.share(now)
 	}
-	limit := s.host.conf.Scheduling.MaxUserRunning
 	for len(p.line) > 0 {
 		u := p.line[0]
 		b := u.line[u.cursor].bucket
 		switch {
-		case limit > 0 && u.running >= limit:
+		case s.spare(u) == 0:
 			u.cursor = len(u.line)
 		case b.class.failed == p.number:
 			s.reserveAll(b, now)

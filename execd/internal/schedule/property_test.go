@@ -132,7 +132,7 @@ func (g *game) submit() {
 		w.api.Queues = []string{g.c.Queues[r.IntN(len(g.c.Queues))].Name}
 	}
 	w.api.Reserve, w.api.Priority = r.IntN(3) == 0, 5*r.IntN(2)
-	j, err := Resolve(g.c, &w.api, w.user, nil)
+	j, err := Resolve(g.c, &w.api, w.user, nil, nil)
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -12,8 +12,9 @@ import (
 
 // Resolve makes a job of a request. The error is for the user, in Grid Engine's words:
 // a resource, queue or PE that does not exist, a value that makes no sense, something
-// he may not ask for. The caller sets Number, Submitted, Tasks and First.
-func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string) (Job, error) {
+// he may not ask for. The caller sets Number, Submitted, Tasks and First. Elsewhere reports
+// whether a pattern of -q may mean a queue of another host; nil: none does.
+func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string, elsewhere func(pattern string) bool) (Job, error) {
 	reject := func(format string, args ...any) (Job, error) {
 		return Job{}, api.Errorf(api.CodeRejected, format, args...)
 	}
@@ -41,7 +42,8 @@ func Resolve(c *conf.Config, r *api.SubmitRequest, user string, groups []string)
 		}
 		for _, p := range patterns {
 			here := slices.ContainsFunc(c.Queues, func(q conf.Queue) bool { return matchesQueue(c, []string{p}, q.Name) })
-			if !here && !slices.ContainsFunc(c.Elsewhere, func(q string) bool { return matches(p, q, false) }) {
+			here = here || slices.ContainsFunc(c.Elsewhere, func(q string) bool { return matches(p, q, false) })
+			if !here && (elsewhere == nil || !elsewhere(p)) {
 				return reject("Job was rejected because job requests unknown queue %q", api.Short(p))
 			}
 		}

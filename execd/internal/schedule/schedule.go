@@ -99,6 +99,9 @@ type Running struct {
 	// a job there at any time. No user is charged for it.
 	Kept bool
 	Why  string // of Kept, what is said of it to those who wait; empty: nothing
+	// Away says that the task runs on another host: it counts among those of its user, and
+	// its Grant has nothing.
+	Away bool
 }
 
 // Gate returns how many slots of a queue, counted up to most, are willing to run a job

@@ -445,7 +445,7 @@ func taskID(s string) TaskID {
 
 func (w *world) resolve(user string, f []string) (Job, int, error) {
 	r, groups, tasks := options(f)
-	j, err := Resolve(w.s.host.conf, r, user, groups)
+	j, err := Resolve(w.s.host.conf, r, user, groups, nil)
 	return j, tasks, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -22,10 +23,10 @@ func (s *Scheduler) Reasons(job int, now time.Time) []string {
 		return nil
 	}
 	c, u := e.bucket.class, e.bucket.who.user
-	if limit := s.host.conf.Scheduling.MaxUserRunning; limit > 0 && u.running >= limit {
+	if s.spare(u) == 0 {
 		return []string{
 			"job dropped because of user limitations",
-			fmt.Sprintf("user %s has %d tasks running, and may have %d (maxujobs)", u.name, u.running, limit),
+			fmt.Sprintf("user %s has %d tasks running, and may have %d (maxujobs)", u.name, u.running, s.host.conf.Scheduling.MaxUserRunning),
 		}
 	}
 	ahead := fmt.Sprintf("%d jobs are ahead of it", s.ahead(e, now))
@@ -63,7 +64,7 @@ func (s *Scheduler) Verdicts(now time.Time) func(job int) string {
 		if e == nil {
 			return ""
 		}
-		if limit := s.host.conf.Scheduling.MaxUserRunning; limit > 0 && e.bucket.who.user.running >= limit {
+		if s.spare(e.bucket.who.user) == 0 {
 			return "Job dropped because of user limitations"
 		}
 		c := e.bucket.class
@@ -87,7 +88,7 @@ type Waiting struct {
 }
 
 // Foremost returns the first jobs of those that wait, at most so many, in the order in which
-// it would be their turn.
+// it would be their turn, with as many of their tasks as their users may still have running.
 func (s *Scheduler) Foremost(now time.Time, most int) []Waiting {
 	var line turns
 	usages := s.usages(now)
@@ -99,11 +100,15 @@ func (s *Scheduler) Foremost(now time.Time, most int) []Waiting {
 	}
 	heap.Init(&line)
 	var jobs []Waiting
+	named := map[*user]int{}
 	for len(line) > 0 && len(jobs) < most {
 		w := &line[0]
 		e := w.jobs[0]
-		parts := s.parts(e, now)
-		jobs = append(jobs, Waiting{e.number, e.tasks, s.Priority(parts), parts})
+		if n := min(e.tasks, s.spare(w.bucket.who.user)-named[w.bucket.who.user]); n > 0 {
+			named[w.bucket.who.user] += n
+			parts := s.parts(e, now)
+			jobs = append(jobs, Waiting{e.number, n, s.Priority(parts), parts})
+		}
 		if w.jobs = w.jobs[1:]; len(w.jobs) == 0 {
 			heap.Pop(&line)
 			continue
@@ -113,6 +118,17 @@ func (s *Scheduler) Foremost(now time.Time, most int) []Waiting {
 	}
 	return jobs
 }
+
+// spare returns how many more tasks a user may have running.
+func (s *Scheduler) spare(u *user) int {
+	if limit := s.host.conf.Scheduling.MaxUserRunning; limit > 0 {
+		return max(limit-u.running, 0)
+	}
+	return math.MaxInt
+}
+
+// MayRun reports whether a user may have another task running.
+func (s *Scheduler) MayRun(name string) bool { return s.spare(s.userOf(name)) > 0 }
 
 // waiter is what is left of a bucket, with the priority of the first job of it.
 type waiter struct {

@@ -86,7 +86,7 @@ func (s *Scheduler) Suspensions(now time.Time) (suspend []Suspension, resume []T
 	if !s.suspends() {
 		return nil, nil, time.Time{}
 	}
-	running := slices.DeleteFunc(s.holders(), func(r *run) bool { return r.entry != nil || r.Kept })
+	running := slices.DeleteFunc(s.holders(), func(r *run) bool { return r.entry != nil || r.Kept || r.Away })
 	in := map[string][]*run{} // by the queue of the master
 	for _, r := range running {
 		in[r.Grant.Queues[0].Queue] = append(in[r.Grant.Queues[0].Queue], r)

@@ -41,7 +41,7 @@ func satisfies(c *conf.Config, a *conf.Attribute, request, offer conf.Value) boo
 	if !a.Kind.Number() {
 		yes := matches(request.Text, offer.Text, a.Kind != conf.KindString && a.Kind != conf.KindREString)
 		if a.Kind == conf.KindHost {
-			yes = yes || a.Name == "hostname" && matchesHost(c, request.Text)
+			yes = yes || a.Name == "hostname" && MatchesHost(c, offer.Text, request.Text)
 		}
 		return yes == (a.Relop != "!=")
 	}
