@@ -189,8 +189,11 @@ func TestPeerClaims(t *testing.T) {
 		t.Errorf("the job said %q, %v; want %d", ran, err, uid)
 	}
 	// What a host is asked for, and what its state is, the commands show.
-	if out := p.login.run("qhost", "-peers"); !regexp.MustCompile(`(?m)^node +127\.0\.0\.1:[0-9]+ +up .* 2 +2 `).MatchString(out) {
-		t.Errorf("qhost -peers:\n%s", out)
+	free := regexp.MustCompile(`(?m)^node +127\.0\.0\.1:[0-9]+ +up .* 2 +2 `)
+	if err := harness.WaitFor(patience, "both slots of node to be free", func() (bool, error) {
+		return free.MatchString(p.login.run("qhost", "-peers")), nil
+	}); err != nil {
+		t.Errorf("%v\n%s", err, p.login.run("qhost", "-peers"))
 	}
 	if out := p.login.run("qhost", "-slots", "-h", "node"); strings.Count(out, "all.q") != 2 {
 		t.Errorf("qhost -slots -h node:\n%s", out)

@@ -49,7 +49,7 @@ func (w *Watch) Run(ctx context.Context) {
 		round, stop := context.WithCancel(ctx)
 		var group sync.WaitGroup
 		for _, p := range list {
-			group.Go(func() { w.follow(round, p.Name) })
+			group.Go(func() { w.follow(round, p.Name, w.Clients.Of(p.Name, "")) })
 		}
 		select {
 		case <-changed:
@@ -89,8 +89,7 @@ func (w *Watch) Status() []api.PeerStatus {
 }
 
 // follow asks one host again and again until ctx is done.
-func (w *Watch) follow(ctx context.Context, name string) {
-	c := w.Clients.Of(name, "")
+func (w *Watch) follow(ctx context.Context, name string, c *api.Client) {
 	for pause := time.Duration(0); ctx.Err() == nil; {
 		up, err := w.ask(ctx, name, c)
 		if ctx.Err() != nil {
@@ -115,7 +114,7 @@ func (w *Watch) ask(ctx context.Context, name string, c *api.Client) (up bool, e
 	if err := call(ctx, greeting, c, api.VerbHello, &api.HelloRequest{}, &hello); err != nil {
 		return false, err
 	}
-	hello.Host, hello.Version = api.Short(hello.Host), api.Short(hello.Version) // they are kept, and shown
+	hello.Host, hello.Version, hello.Arch = api.Short(hello.Host), api.Short(hello.Version), api.Short(hello.Arch) // they are kept, and shown
 	for since := ""; ; up = true {
 		var reply api.SlotsReply
 		if err := call(ctx, silence, c, api.VerbSlots, &api.SlotsRequest{Since: since}, &reply); err != nil {
@@ -147,12 +146,12 @@ func (w *Watch) up(name string, hello *api.HelloReply, reply *api.SlotsReply) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.hosts[name]
-	s.Version, s.Slots, s.Free = hello.Version, len(reply.Slots), 0
-	s.Until = w.Clients.until(name)
+	s.Version, s.Arch, s.Until, s.Draining = hello.Version, hello.Arch, w.Clients.until(name), reply.Drain
+	s.Queues, s.Revision = queuesOf(reply), reply.Revision
+	s.Slots, s.Free = 0, 0
 	for i := range reply.Slots {
-		if reply.Slots[i].Activity == "Idle" {
-			s.Free++
-		}
+		s.Slots += reply.Slots[i].Size()
+		s.Free += reply.Slots[i].Free()
 	}
 	if s.State != api.PeerUp {
 		s.State, s.Since, s.Error = api.PeerUp, time.Now(), ""

@@ -321,8 +321,11 @@ func (s *Server) vacate(_ context.Context, c job.Caller, req *api.VacateRequest)
 }
 
 // slots answers with the slots.
-func (s *Server) slots(_ context.Context, _ job.Caller, req *api.SlotsRequest) (api.SlotsReply, error) {
-	reply := api.SlotsReply{Host: s.Host, Slots: []api.SlotStatus{}}
+func (s *Server) slots(_ context.Context, c job.Caller, req *api.SlotsRequest) (api.SlotsReply, error) {
+	reply := api.SlotsReply{Host: s.Host, Slots: []api.SlotStatus{}, Drain: s.drained() != nil}
+	if c.Host != "" {
+		reply.Queues, reply.Revision = s.Queue.Brief()
+	}
 	id, err := slotID(req.Slot)
 	if err != nil {
 		return reply, err

@@ -16,6 +16,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/fair"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/launch"
 	"paddock/execd/internal/peer"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/user"
@@ -113,7 +114,7 @@ func (s *Server) remoteOwner(ctx context.Context, name string) (*user.User, erro
 
 // hello answers what this host is.
 func (s *Server) hello(context.Context, job.Caller, *api.HelloRequest) (api.HelloReply, error) {
-	return api.HelloReply{Host: s.Host, Version: s.Version}, nil
+	return api.HelloReply{Host: s.Host, Version: s.Version, Arch: launch.Arch()}, nil
 }
 
 // peers answers which hosts may run work of this one.
