@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -340,27 +341,47 @@ func TestAwayLost(t *testing.T) {
 	a.lines("began", 2)
 }
 
-// qstat -j says of each host why a job that waits is not there.
+// qstat -j says of each host why a job that waits is not there: it is full, is drained, refuses it,
+// does not share its files, or has gone.
 func TestAwayWhyNot(t *testing.T) {
 	t.Parallel()
-	a := newAway(t, "START = false\n")
-	job, placed := strconv.Itoa(a.submit("true")), strconv.Itoa(a.submit("true", "-q", "all.q"))
-	home := strconv.Itoa(a.submit("true", "-l", "q=all.q"))
-	for _, w := range [][2]string{
-		{placed, "jobs that ask for a queue or a host run on this host alone"},
-		{home, "jobs that ask for a queue or a host run on this host alone"},
-		{job, "node: START is false"},
-		{job, "node: down since"},
+	a := newAway(t, "")
+	full := []int{a.submit("exec sleep 1000"), a.submit("exec sleep 1000", "-q", "all.q")}
+	for _, job := range full {
+		a.runsIn(job, "all.q@node")
+	}
+	job := a.submit("true", "-l", "q=all.q")
+	drain := func(how ...string) {
+		t.Helper()
+		if out, err := exec.Command(filepath.Join(bin, "execd"), append([]string{"-dev", a.node.dir, "-drain"}, how...)...).CombinedOutput(); err != nil {
+			t.Errorf("execd -drain %s: %v: %s", how, err, out)
+		}
+	}
+	knobs := func(text string) {
+		write(t, a.node.dir+"/etc/hooks.conf", "ADDRESS = 127.0.0.1:"+a.port+"\n"+text, 0o644)
+		a.node.run("qconf", "-reload")
+	}
+	for _, step := range []struct {
+		change func()
+		want   string
+	}{
+		{func() {}, "node: no slot is free"},
+		{func() { drain() }, "node: it is being drained"},
+		{func() { drain("-off") }, "node: no slot is free"},
+		{func() { a.node.run("qmod", "-d", "all.q"); a.as("qdel", strconv.Itoa(full[0])) }, "node: queue all.q is disabled"},
+		{func() { knobs("START = false\n" + shares); a.node.run("qmod", "-e", "all.q") }, "node: START is false"},
+		{func() { knobs("") }, "node: FILESYSTEM_DOMAIN is another one"},
+		{func() { a.node.Daemon.Kill() }, "node: down since"},
+		{func() { a.login.run("qmod", "-e", "all.q") }, ""},
 	} {
-		job, want := w[0], w[1]
-		if want == "node: down since" {
-			a.node.Daemon.Kill()
+		step.change()
+		begun := time.Now()
+		if step.want == "" {
+			a.qacct(job, 1)
+			continue
 		}
-		if err := harness.WaitFor(patience, want, func() (bool, error) {
-			return strings.Contains(a.as("qstat", "-j", job), "not on another host: "+want), nil
-		}); err != nil {
-			t.Fatalf("%v: %s\n%s", err, a.as("qstat", "-j", job), a.login.Log())
-		}
+		a.why(job, "not on another host: "+step.want)
+		t.Logf("%s: after %v", step.want, time.Since(begun))
 	}
 	a.node.begin()
 }

@@ -447,7 +447,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 			}
 			return ""
 		},
-		Room: d.room, Passed: d.shadows.Wake,
+		Room: d.room, Passed: d.shadows.Wake, Elsewhere: d.shadows.Elsewhere,
 	})
 	only := -1
 	if !o.RootMode {
@@ -475,7 +475,8 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		return nil, err
 	}
 	programs.Followed, d.stages.Followers = d.followed, d.followed
-	d.shadows.Foremost, d.shadows.Changed = d.queue.Foremost, d.queue.Add
+	d.shadows.Foremost, d.shadows.Changed, d.shadows.Queues = d.queue.Foremost, d.queue.Add, d.queue.FindQueues
+	d.shadows.Depart, d.shadows.Back = d.queue.Depart, d.queue.Back
 	d.stages.Queue, d.sandboxes.Changed = d.queue, d.queue.Traffic
 	d.store.OnWork(d.queue.Add)
 	d.server = &server.Server{

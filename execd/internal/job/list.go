@@ -107,6 +107,13 @@ func (s *jobSet) From(number int) string {
 	return ""
 }
 
+// IsFrom reports whether a user has a run here of the job with a number of another host.
+func (s *jobSet) IsFrom(host string, number, uid int) bool {
+	return host != "" && len(s.chosen(func(j *Job) bool {
+		return j.UID == uid && j.Activation != nil && j.Activation.Home != nil && j.Activation.Home.Host == host && j.Activation.Home.Job == number
+	})) > 0
+}
+
 // running adds a line for each task of a job that runs.
 func (m *describer) running(list []api.JobStatus, j *Job) []api.JobStatus {
 	if j.started == 0 && len(j.active) == 0 {

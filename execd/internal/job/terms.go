@@ -24,8 +24,28 @@ type Terms struct {
 	Mail     string    `json:"mail"`     // -m: letters of b, e, a, s
 	Needs    Needs     `json:"-"`
 	Slots    int       `json:"-"` // of -pe: the fewest; 1 for a serial job
+	Session  *Session  `json:"-"` // nil: the job is not interactive
 
 	*Predecessors // nil: none
+}
+
+// Session is how an interactive job is connected, as api.Interactive has it.
+type Session struct {
+	Display string `json:"display"`
+	Daemon  string `json:"daemon"`
+	Client  struct {
+		Address string `json:"address"`
+	} `json:"client"`
+}
+
+// SessionOf returns what is kept of how a job is connected; nil: it is not interactive.
+func SessionOf(i *api.Interactive) *Session {
+	if i == nil {
+		return nil
+	}
+	s := &Session{Display: i.Display, Daemon: i.Daemon}
+	s.Client.Address = i.Client.Address
+	return s
 }
 
 // Predecessors are the words of -hold_jid and -hold_jid_ad.
@@ -43,9 +63,9 @@ type kept struct {
 	Only    string    `json:"only"`
 	Hold    string    `json:"hold"`
 
-	Interactive *struct{} `json:"interactive"`
-	Work        *work     `json:"work"`
-	Terms                 // without what it has of the others
+	Interactive *Session `json:"interactive"`
+	Work        *work    `json:"work"`
+	Terms                // without what it has of the others
 	needs
 }
 
@@ -67,9 +87,7 @@ func keptOf(r *api.SubmitRequest) *kept {
 	if len(r.HoldJobs)+len(r.HoldArray) > 0 {
 		k.Predecessors = &Predecessors{r.HoldJobs, r.HoldArray}
 	}
-	if r.Interactive != nil {
-		k.Interactive = &struct{}{}
-	}
+	k.Interactive = SessionOf(r.Interactive)
 	if r.Work != nil {
 		k.Work = &work{api.Text(r.Work.Identity), r.Work.Holder, r.Work.Activation}
 	}
@@ -79,7 +97,7 @@ func keptOf(r *api.SubmitRequest) *kept {
 // terms returns the terms with all that they have.
 func (k *kept) terms() *Terms {
 	t := k.Terms
-	t.Name, t.Account, t.Needs, t.Slots = string(k.Name), string(k.Account), needsOf(&k.needs), 1
+	t.Name, t.Account, t.Needs, t.Slots, t.Session = string(k.Name), string(k.Account), needsOf(&k.needs), 1, k.Interactive
 	if len(k.needs.Slots) > 0 {
 		t.Slots = k.needs.Slots[0].Min
 	}
@@ -91,6 +109,9 @@ func (t *Terms) request() *api.SubmitRequest {
 	r := *t.Needs.Request()
 	r.Name, r.Account, r.MaxRun, r.Rerun = t.Name, t.Account, t.MaxRun, t.Rerun
 	r.Priority, r.After, r.Mail = t.Priority, t.After, t.Mail
+	if s := t.Session; s != nil {
+		r.Interactive = &api.Interactive{Display: s.Display, Daemon: s.Daemon, Client: api.Listener{Address: s.Client.Address}}
+	}
 	if p := t.Predecessors; p != nil {
 		r.HoldJobs, r.HoldArray = p.Jobs, p.Array
 	}

@@ -61,6 +61,7 @@ func (s *Server) host(ctx context.Context, _ job.Caller, req *api.HostRequest) (
 		BrokenHooks: s.brokenHooks(), Drain: s.drained(),
 	}
 	if len(req.Resources)+len(req.PEs)+len(req.Users)+len(req.Now) == 0 {
+		reply.Others = s.Shadows.Peers()
 		return reply, nil
 	}
 	accounts, err := s.accounts(ctx, req.Users)
@@ -257,7 +258,7 @@ func (s *Server) canStartNow(req *api.SubmitRequest, owner *user.User) bool {
 	now := *req
 	now.Verify = "p"
 	_, impossible := s.Queue.Check(&now, owner.Name, owner.GroupNames)
-	return impossible == nil && s.drained() == nil && req.Hold == ""
+	return impossible == nil
 }
 
 // unsuitable says why a job can never run, or not now, in lines as -w v and -w p print
@@ -279,6 +280,11 @@ func (s *Server) verify(req *api.SubmitRequest, owner *user.User) (lines []strin
 	refused, impossible := s.Queue.Check(req, owner.Name, owner.GroupNames)
 	if refused != nil {
 		return nil, false, rejected(refused)
+	}
+	if away, err := s.Shadows.Away(req); err != nil {
+		return nil, false, err
+	} else if away {
+		impossible = nil // as far as is known here
 	}
 	only = req.Verify == "v" || req.Verify == "p"
 	switch {

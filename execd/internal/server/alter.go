@@ -87,6 +87,10 @@ func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest
 	}
 	refused, impossible := s.Queue.Check(&r, j.Owner, j.Groups)
 	senseless := checkCheckpoint(&r)
+	away, stays := s.Shadows.Away(&r)
+	if away {
+		impossible = nil // as far as is known here
+	}
 	var why schedule.Unsuitable
 	switch only = r.Verify == "v" || r.Verify == "p"; {
 	case refused != nil:
@@ -96,6 +100,8 @@ func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest
 		return nil, false, e
 	case senseless != nil:
 		return nil, false, senseless
+	case stays != nil:
+		return nil, false, stays
 	case only && errors.As(impossible, &why):
 		for _, w := range unsuitable(j.Number, why) {
 			lines = append(lines, api.Line{Text: w, Failed: true, Code: api.CodeRejected})

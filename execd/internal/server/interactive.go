@@ -101,6 +101,8 @@ func (s *Server) attach(_ context.Context, c job.Caller, req *api.AttachRequest)
 		return api.AttachReply{}, api.Errorf(api.CodeRejected, "job %d is not interactive", req.Job)
 	case t == nil:
 		return api.AttachReply{}, api.Errorf(api.CodeRejected, "job %d is not running", req.Job)
+	case t.Start.Remote != nil:
+		return api.AttachReply{}, api.Errorf(api.CodeRejected, "job %d runs on %s, where no second client is connected", req.Job, t.Start.Remote.Host)
 	}
 	if _, err := launch.NewSession(1, &req.Client); err != nil {
 		return api.AttachReply{}, api.Errorf(api.CodeBadRequest, "cannot connect to a client: %v", err)

@@ -48,7 +48,7 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		return api.SubmitReply{}, err
 	}
 	busy := api.Errorf(api.CodeBusy, "the job cannot start now")
-	if req.Now && !s.canStartNow(req, owner) {
+	if req.Now && (s.drained() != nil || req.Hold != "" || !s.canStartNow(req, owner) && !s.Shadows.MayStartNow(req)) {
 		return api.SubmitReply{}, busy
 	}
 	req.Hard, req.Soft = schedule.Spell(config, req.Hard), schedule.Spell(config, req.Soft)
@@ -59,7 +59,7 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 	if err != nil {
 		return api.SubmitReply{}, err
 	}
-	if req.Now && !s.Queue.StartNow(j) {
+	if req.Now && !s.Queue.StartNow(j) && !s.Shadows.StartNow(ctx, j) {
 		if _, err := s.Store.Delete(context.WithoutCancel(ctx), &api.DeleteRequest{Jobs: []string{strconv.Itoa(j.Number)}}, c, s.Stages.Kill); err != nil {
 			return api.SubmitReply{}, err
 		}
@@ -183,6 +183,11 @@ func (s *Server) Accept(c job.Caller, owner *user.User, gid int, req *api.Submit
 	}
 	if err := checkCheckpoint(req); err != nil {
 		return nil, err
+	}
+	if req.Interactive != nil {
+		if err := s.checkInteractive(req); err != nil {
+			return nil, err
+		}
 	}
 	req.Hard, req.Soft = schedule.Spell(config, req.Hard), schedule.Spell(config, req.Soft)
 	limits := job.Limits{Jobs: config.Global.MaxJobs, UserJobs: config.Global.MaxUserJobs}

@@ -85,6 +85,9 @@ func (s *Server) mayStartTask(c job.Caller, req *api.TaskRequest) (*job.Task, er
 	no := func(code api.Code, format string, args ...any) (*job.Task, error) {
 		return nil, api.Errorf(code, "received task belongs to job "+format, args...)
 	}
+	if s.Store.IsFrom(req.Home, req.Job, c.UID) {
+		return nil, api.Errorf(api.CodeNoTasks, "job %d of %s has one slot here, and no tasks beside it", req.Job, req.Home)
+	}
 	j := s.Store.Get(req.Job)
 	if j == nil {
 		return no(api.CodeNotFound, "%d but that job is not here", req.Job)
@@ -115,6 +118,8 @@ func (s *Server) mayEnter(c job.Caller, req *api.TaskRequest) (*job.Task, error)
 	}
 	t, more := s.Store.RunningTask(j, req.Task)
 	switch {
+	case t != nil && t.Start.Remote != nil:
+		return nil, api.Errorf(api.CodeRejected, "job %d runs on %s, and can be entered there alone", req.Job, t.Start.Remote.Host)
 	case t != nil:
 		return t, nil
 	case more:

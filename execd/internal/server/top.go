@@ -126,10 +126,7 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 	for _, t := range s.Store.Unfinished() {
 		runs[[2]int{t.Job.Number, t.Number}] = t.Run
 	}
-	used := map[spool.RunID]api.Usage{}
-	if s.Usage != nil {
-		used = s.Usage.All()
-	}
+	used := s.usages()
 	running, waiting := 0, 0
 	for _, j := range append(list.Running, list.Waiting...) {
 		count := &waiting

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -106,7 +107,7 @@ func (s *Server) explain(jobs jobList) {
 // describe adds what the Store does not know of jobs; the first of them run.
 func (s *Server) describe(jobs jobList, running int) {
 	if running > 0 {
-		used, pes := s.Usage.All(), s.Config().PEs
+		used, pes := s.usages(), s.Config().PEs
 		for _, j := range jobs[:running] {
 			run := spool.RunID{Job: j.Job, Task: j.Task(), Run: j.More.Restarts}
 			if u, ok := used[run]; ok {
@@ -132,6 +133,15 @@ func (s *Server) describe(jobs jobList, running int) {
 			m.Hard[k].Urgency = n
 		}
 	}
+}
+
+// usages returns what the runs use, those that are elsewhere included.
+func (s *Server) usages() map[spool.RunID]api.Usage {
+	all := s.Shadows.All()
+	if s.Usage != nil {
+		maps.Copy(all, s.Usage.All())
+	}
+	return all
 }
 
 // subtasks returns the tasks started in a run, with their usage, and the usage of those

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,16 +28,20 @@ type claim struct {
 	used     bool      // something has run under it
 	spent    bool      // nothing more is started under it
 	closed   bool      // it is given back, or over
+	// rest is the ad of what is left of a partitionable slot if the claim is on that; nil: it
+	// is on a slot in which jobs run. carving counts the slots that are being carved out of it.
+	rest    *classad.Ad
+	carving int
 }
 
 // check refuses a claim of which a host says what cannot be.
 func (s *Shadows) check(c *claim) error {
-	if c.Lease < api.MinLease || c.Lease > maxLease || !isName(c.Queue) || !isName(c.Slot) {
+	if c.Lease < api.MinLease || c.Lease > maxLease || !api.IsName(c.Queue) || !api.IsName(c.Slot) {
 		return errors.New("it grants a claim that has no slot or no lease")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.claims[c.public()] != nil {
+	if s.claims[c.name()] != nil {
 		return errors.New("it grants a claim twice")
 	}
 	_, err := nameOf(&c.record)
@@ -49,13 +52,6 @@ func (s *Shadows) check(c *claim) error {
 func (c *claim) slotAd() *classad.Ad {
 	granted, _ := classad.ParseOldLenient(c.Ad)
 	return granted
-}
-
-// isName reports whether a word may be the name of a queue or a slot.
-func isName(word string) bool {
-	return word != "" && len(word) <= 255 && !strings.ContainsFunc(word, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
-	})
 }
 
 // release gives a claim back that nothing runs under. s.mu is held.
@@ -96,7 +92,7 @@ func (s *Shadows) over(c *claim, why string) {
 // forget forgets a claim that nothing runs under. One whose file stays is given back by the
 // next execd. s.mu is held.
 func (s *Shadows) forget(c *claim) {
-	delete(s.claims, c.public())
+	delete(s.claims, c.name())
 	if c.ID == "" {
 		return
 	}
@@ -119,7 +115,7 @@ func (s *Shadows) Load() error {
 	for _, r := range list {
 		// The execd before may have renewed it until it ended.
 		length := time.Duration(r.Lease) * time.Second
-		s.claims[r.public()] = &claim{record: *r, spent: true, idle: now, lease: lease{length: length, tried: now, renewed: now}}
+		s.claims[r.name()] = &claim{record: *r, spent: true, idle: now, lease: lease{length: length, tried: now, renewed: now}}
 	}
 	return nil
 }
@@ -129,7 +125,7 @@ func (s *Shadows) Recover(t *job.Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ended := s.Host.Store.State(t) == job.Ended
-	c := s.claims[t.Start.Claim]
+	c := s.claims[claimName{t.Start.Remote.Host, t.Start.Claim}]
 	switch {
 	case ended:
 		c = nil
@@ -147,6 +143,9 @@ func (s *Shadows) Recover(t *job.Task) {
 	r := s.enter(t, c)
 	r.found = true
 	r.recall(s.Host.Store.Updated(t))
+	if !ended {
+		s.Depart(t, true)
+	}
 	s.logf("job %v: found after the restart: %s", t, map[bool]string{true: "has ended on ", false: "runs on "}[ended]+r.host)
 }
 
@@ -167,12 +166,30 @@ func (s *Shadows) Used(run spool.RunID) *api.Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.find(run); r != nil && r.used {
-		u := &api.Usage{CPU: (r.status.UserCPU + r.status.SysCPU).Seconds(), PIDs: r.status.Processes, Wallclock: time.Since(r.task.Started).Seconds()}
-		u.VMem, u.RSS = 1024*float64(r.status.ImageSize), 1024*float64(r.status.ResidentSetSize)
-		u.MaxVMem, u.MaxRSS = u.VMem, u.RSS
-		return u
+		return new(r.usage())
 	}
 	return nil
+}
+
+// All returns Used of all runs of which it is known.
+func (s *Shadows) All() map[spool.RunID]api.Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[spool.RunID]api.Usage{}
+	for _, r := range s.runs {
+		if r.used {
+			all[r.task.RunID()] = r.usage()
+		}
+	}
+	return all
+}
+
+// usage returns what a run has used, as its host has said last. Shadows.mu is held.
+func (r *run) usage() api.Usage {
+	u := api.Usage{CPU: (r.status.UserCPU + r.status.SysCPU).Seconds(), PIDs: r.status.Processes, Wallclock: time.Since(r.task.Started).Seconds()}
+	u.VMem, u.RSS = 1024*float64(r.status.ImageSize), 1024*float64(r.status.ResidentSetSize)
+	u.MaxVMem, u.MaxRSS = u.VMem, u.RSS
+	return u
 }
 
 // find returns the run of a name; nil: it is over, or on this host. s.mu is held.

@@ -104,7 +104,7 @@ func (s *Shadows) conclude(r *run, t told) {
 
 // account composes the accounting line.
 func (s *Shadows) account(r *run, used *accounting.Record) {
-	r.usage = used
+	r.accounted = used
 	rec := outcome.Record(r.task, r.tail.End, r.host, s.Host.Config().Queue(r.task.Start.Queue))
 	if used != nil {
 		outcome.Elsewhere(&rec, used)

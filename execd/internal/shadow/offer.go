@@ -35,7 +35,11 @@ func (s *Shadows) round(now time.Time) (next time.Time) {
 	}
 	for _, c := range s.claims {
 		switch after := c.idle.Add(idleFor); {
-		case c.run != nil || c.closed:
+		case c.run != nil || c.closed || c.carving > 0:
+		case s.of(c.Host).crowded && s.want[c.class] == 0: // another job can have the slot
+			s.release(c)
+		case c.rest != nil: // nobody else has slots carved there meanwhile
+			s.release(c)
 		case after.After(now) && !c.spent:
 			soonest(after)
 		default:
@@ -49,7 +53,7 @@ func (s *Shadows) round(now time.Time) (next time.Time) {
 func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time.Time)) {
 	asked := maps.Clone(s.asked)
 	for _, h := range s.hosts {
-		h.steps = matchSteps
+		h.steps, h.crowded = matchSteps, false
 		for c, r := range h.refused {
 			if r.until.Add(time.Duration(r.times) * refusedMost).Before(now) {
 				delete(h.refused, c)
@@ -57,18 +61,33 @@ func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time
 		}
 	}
 	clear(s.stay)
-	for _, w := range s.Foremost(most) {
+	waiting := s.waiting()
+	clear(s.want)
+	for _, w := range waiting {
+		if j := s.Host.Store.Get(w.Job); j != nil {
+			s.want[classOf(j)] += w.Tasks
+		}
+	}
+	for _, w := range waiting {
 		j := s.Host.Store.Get(w.Job)
 		if j == nil {
 			continue
 		}
 		if why := stays(j); why != "" {
 			s.stay[j] = why
+			s.answer(j, false)
 			continue
 		}
 		of, n := classOf(j), w.Tasks
-		for n > 0 && s.startIdle(j, of, &w) {
-			n--
+		started, enough := true, false
+		for n > 0 && started {
+			if started, enough = s.startIdle(j, of, &w); started {
+				n--
+			}
+		}
+		if enough { // more have started here meanwhile
+			s.answer(j, false)
+			continue
 		}
 		covered := min(n, asked[of])
 		asked[of] -= covered
@@ -76,11 +95,12 @@ func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time
 			continue
 		}
 		var why []string
-		for i := range peers {
+		order := s.preferred(j.Terms().Needs.Request(), peers)
+		for i := range order {
 			for n > 0 {
-				text, again := s.ask(&peers[i], j, of, now)
+				text, again := s.ask(&order[i], j, of, now)
 				if text != "" {
-					why = append(why, peers[i].Name+": "+text)
+					why = append(why, order[i].Name+": "+text)
 					if !again.IsZero() {
 						soonest(again)
 					}
@@ -91,18 +111,21 @@ func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time
 		}
 		if n > 0 {
 			s.stay[j] = strings.Join(why, "; ")
+			if s.asked[of] == 0 && !slices.ContainsFunc(why, func(text string) bool { return strings.HasSuffix(text, ": "+beingAsked) }) {
+				s.answer(j, false)
+			}
 		}
 	}
 }
 
-// startIdle starts a task of a job under a claim that nothing runs under. s.mu is held.
-func (s *Shadows) startIdle(j *job.Job, of class, w *schedule.Waiting) bool {
+// startIdle is start under a claim that nothing runs under. s.mu is held.
+func (s *Shadows) startIdle(j *job.Job, of class, w *schedule.Waiting) (started, enough bool) {
 	for _, c := range s.claims {
-		if c.run == nil && !c.closed && !c.spent && c.class == of && !c.lease.hopeless(time.Now()) {
+		if c.run == nil && c.rest == nil && !c.closed && !c.spent && c.class == of && !c.lease.hopeless(time.Now()) {
 			return s.start(c, j, w)
 		}
 	}
-	return false
+	return false, false
 }
 
 // Why says of each host why it does not take a job that waits; empty: none was asked.
@@ -115,55 +138,121 @@ func (s *Shadows) Why(j *job.Job) string {
 	return s.stay[j]
 }
 
+// beingAsked is why a job is not on a host that has not answered yet.
+const beingAsked = "it is being asked"
+
 // ask asks a host for a slot, or says why not, and when that may be another thing; zero: when
 // the host says so. s.mu is held.
 func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of class, now time.Time) (why string, again time.Time) {
-	h := s.of(p.Name)
-	switch r, refused := h.refused[of]; {
+	h, terms := s.of(p.Name), j.Terms()
+	r, lost := terms.Needs.Request(), unreached(terms.Session, p)
+	switch {
+	case !s.asksFor(r, p):
+		return notNamed, again
+	case lost != "":
+		return lost, again
 	case p.State == api.PeerUnknown:
 		return "it has not answered yet", again
 	case p.State != api.PeerUp:
 		return "down since " + p.Since.Format(time.DateTime) + ": " + api.Visible(p.Error), again
+	case p.Draining:
+		return "it is being drained", again
+	}
+	if c := s.restOn(p.Name, of.owner); c != nil {
+		if ok, _ := schedule.Admits(s.Host.Config(), r, schedule.Place{Host: p.Name, Queue: c.Queue}); ok && c.carving == askedAtOnce {
+			return beingAsked, again
+		} else if ok && s.carve(h, c, of, s.JobAd(j), now) {
+			return "", again
+		}
+	}
+	if h.opening {
+		return beingAsked, again
+	}
+	switch r, refused := h.refused[of]; {
 	case refused && r.until.After(now):
 		return r.text, r.until
 	case p.Free <= h.asking:
+		h.crowded = true
 		return "no slot is free", again
 	case h.asking >= askedAtOnce:
-		return "it is being asked", again
+		return beingAsked, again
 	case now.Sub(h.read) >= fresh || h.stirred && now.Sub(h.read) >= freshLeast:
 		if !h.reading {
 			h.reading, h.stirred = true, false
 			s.do(func(ctx context.Context) { s.look(ctx, h) })
 		}
-		return "it is being asked", again
+		return beingAsked, again
 	case h.stirred && len(h.slots) == 0:
 		return "no slot is free", h.read.Add(freshLeast)
 	}
-	work, domain := s.JobAd(j), s.Domain()
-	for i := range h.slots {
-		if why = unfit(work, h.slots[i].ad, domain, now, &h.steps); why == "" {
-			break
-		}
-	}
+	work := s.JobAd(j)
+	best, why, state := s.pick(h, r, work, now)
 	switch {
 	case h.steps <= 0: // its expressions are expensive, and others wait meanwhile
-		return "it is being asked", now.Add(freshLeast)
-	case len(h.slots) == 0:
+		return beingAsked, now.Add(freshLeast)
+	case best == nil && why == "":
 		return "no slot is free", h.read.Add(fresh)
-	case why != "":
-		return why, h.refuse(of, why).until
+	case best == nil:
+		return why, h.refuse(of, why, state).until
 	}
-	h.asking++
-	s.asked[of]++
-	text := work.OldString()
-	s.do(func(ctx context.Context) { s.request(ctx, h, of, text) })
+	if schedule.Steered(s.Host.Config(), r) {
+		work = steered(work, best.queue)
+	}
+	h.opening = s.want[of]-s.asked[of] > 1 && isPartitionable(best.ad) // the others are carved out of what is left
+	s.send(h, of, &ask{ad: work.OldString()})
 	return "", again
 }
 
-// refuse notes why a host takes no jobs of a class for a while. Shadows.mu is held.
-func (h *host) refuse(of class, why string) refusal {
+// pick returns a slot of a host that a job may get; nil: there is none, and why, or whether that
+// is for the state of the slots. Of those that it may get it is one that has most of what the
+// job names behind -soft. s.mu is held.
+func (s *Shadows) pick(h *host, r *api.SubmitRequest, work *classad.Ad, now time.Time) (best *slotAd, why string, state bool) {
+	config, domain, least := s.Host.Config(), s.Domain(), 0
+	for i := range h.slots {
+		t := &h.slots[i]
+		ok, soft := schedule.Admits(config, r, schedule.Place{Host: h.name, Queue: t.queue})
+		if !ok || best != nil && soft >= least {
+			continue
+		}
+		text := unfit(work, t.ad, domain, now, &h.steps)
+		if text == "" {
+			text = short(work, t.ad, now, &h.steps)
+			state = state || text != ""
+		}
+		if text != "" {
+			why = text
+			continue
+		}
+		if best, least = t, soft; soft == 0 {
+			break
+		}
+	}
+	return best, why, state
+}
+
+// ask is a request for a claim.
+type ask struct {
+	on   api.SlotID // empty: any slot
+	ad   string
+	rest *claim // under which the slot is carved; nil: none
+}
+
+// send asks a host for a slot for a job of a class. s.mu is held.
+func (s *Shadows) send(h *host, of class, a *ask) {
+	more := s.want[of]-s.asked[of] > 1
+	h.asking++
+	s.asked[of]++
+	if a.rest != nil {
+		a.rest.carving++
+	}
+	s.do(func(ctx context.Context) { s.request(ctx, h, of, a, more) })
+}
+
+// refuse notes why a host takes no jobs of a class for a while, or, for the state of its slots,
+// until that is another. Shadows.mu is held.
+func (h *host) refuse(of class, why string, state bool) refusal {
 	r := h.refused[of]
-	r.text, r.state = api.Visible(api.Short(why)), false
+	r.text, r.state = api.Visible(api.Short(why)), state
 	r.until = time.Now().Add(min(refusedFor<<r.times, refusedMost))
 	h.refused[of] = r
 	return r
@@ -183,11 +272,11 @@ func (s *Shadows) look(ctx context.Context, h *host) {
 			continue
 		}
 		queues[string(t.Slot)] = t.Queue
-		if !free(t) {
+		if t.Free() == 0 {
 			continue
 		}
 		if ad, err := classad.ParseOld(t.Ad); err == nil {
-			slots = append(slots, slotAd{string(t.Slot), ad})
+			slots = append(slots, slotAd{string(t.Slot), t.Queue, ad})
 		}
 	}
 	s.mu.Lock()
@@ -199,25 +288,19 @@ func (s *Shadows) look(ctx context.Context, h *host) {
 	}
 }
 
-// request asks a host for a slot for a job of a class.
-func (s *Shadows) request(ctx context.Context, h *host, of class, ad string) {
+// request is send, without the lock. With more a claim is asked for as well on what is left of
+// the slot that this one is carved out of.
+func (s *Shadows) request(ctx context.Context, h *host, of class, a *ask, more bool) {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	begun := time.Now()
-	c, err := s.On(h.name, of.owner).Claim(limited, api.ClaimRequest{Ad: ad, NoWait: true, Lease: wanted})
-	s.mu.Lock()
-	queue := h.queues
-	s.mu.Unlock()
-	var got *claim
+	c, err := s.On(h.name, of.owner).Claim(limited, api.ClaimRequest{Slot: a.on, Ad: a.ad, NoWait: true, Lease: wanted, LeftOvers: more})
+	var got, rest *claim
 	if err == nil {
-		r := record{ID: c.Reply.ID, Host: h.name, User: of.owner, Slot: string(c.Reply.Slot), Queue: queueOf(&c.Reply, queue), Lease: c.Reply.Lease, Ad: c.Reply.Ad}
-		got = &claim{record: r, class: of, idle: time.Now(), lease: lease{length: time.Duration(r.Lease) * time.Second, tried: begun, renewed: begun}}
-		if err = s.check(got); err == nil {
-			err = (&records{s.Root}).put(&r)
-		}
-		if err != nil {
-			_ = c.Release(limited) // else it ends with its lease
-		}
+		got, err = s.enterClaim(ctx, h, of, c, begun, nil)
+	}
+	if err == nil {
+		rest = s.keepRest(ctx, h, of, c.LeftOvers(), begun)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,22 +308,46 @@ func (s *Shadows) request(ctx context.Context, h *host, of class, ad string) {
 	if s.asked[of]--; s.asked[of] == 0 {
 		delete(s.asked, of)
 	}
+	if a.rest == nil {
+		h.opening = false
+	} else if a.rest.carving--; a.rest != rest {
+		a.rest.spent = true
+	}
 	if err != nil {
 		if ctx.Err() == nil {
-			h.refuse(of, err.Error())
+			state := a.rest != nil || slices.ContainsFunc(h.slots, func(slot slotAd) bool { return isPartitionable(slot.ad) })
 			switch api.RefusalOf(err) {
 			case api.RefusedTryAgain, api.RefusedState, api.RefusedRank, api.RefusedBusy, api.RefusedShutdown, api.RefusedBroken:
-				r := h.refused[of]
-				r.state = true
-				h.refused[of] = r
+				state = true
 			}
+			h.refuse(of, err.Error(), state)
 			s.Host.Log.Debug(fmt.Sprintf("execd: host %s refuses a slot for jobs of %s: %v", h.name, of.owner, err))
 		}
 	} else {
-		s.claims[got.public()] = got
+		s.claims[got.name()] = got
 		h.slots = slices.DeleteFunc(h.slots, func(a slotAd) bool { return a.name == got.Slot })
 	}
 	s.Wake()
+}
+
+// enterClaim makes a claim that was granted durable; rest is the ad of what is left, if it is
+// for that.
+func (s *Shadows) enterClaim(ctx context.Context, h *host, of class, c *api.Claim, begun time.Time, rest *classad.Ad) (*claim, error) {
+	s.mu.Lock()
+	queues := h.queues
+	s.mu.Unlock()
+	r := record{ID: c.Reply.ID, Host: h.name, User: of.owner, Slot: string(c.Reply.Slot), Queue: queueOf(&c.Reply, queues), Lease: c.Reply.Lease, Ad: c.Reply.Ad}
+	got := &claim{record: r, class: of, rest: rest, idle: time.Now(), lease: lease{length: time.Duration(r.Lease) * time.Second, tried: begun, renewed: begun}}
+	err := s.check(got)
+	if err == nil {
+		err = (&records{s.Root}).put(&got.record)
+	}
+	if err != nil {
+		limited, cancel := context.WithTimeout(ctx, callLimit)
+		defer cancel()
+		_ = c.Release(limited) // else it ends with its lease
+	}
+	return got, err
 }
 
 // queueOf returns the queue of the slot of a claim: its ad says it, or what was read of the

@@ -33,6 +33,11 @@ type record struct {
 // public is what the claim is called where its secret is not to be seen.
 func (r *record) public() string { return r.ID.String() }
 
+// claimName names a claim: two hosts may call themselves, and their claims, the same.
+type claimName struct{ host, public string }
+
+func (r *record) name() claimName { return claimName{r.Host, r.public()} }
+
 // maxRecord bounds a file in remote/, written or read.
 const maxRecord = 64 << 10
 

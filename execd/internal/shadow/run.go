@@ -26,18 +26,18 @@ type run struct {
 
 	poked chan struct{} // capacity 1; there is news
 
-	killed  *job.Want // what the host was told last to end the job for
-	stopped bool      // the host was told last to have the job stopped
-	altered []string  // the attributes that the host was told last; nil: not known
-	told    bool      // the owner was told that it runs
-	policy  *policy.Watch
-	needs   job.Needs // of the job as its policy has seen it last
-	updated time.Time // when the record was told of it last, or might have been
-	tail    finish.Tail
-	usage   *accounting.Record // as the host has accounted it; nil: it has not
-	notices notice.Notices
-	written chan func() // what follows a write for the owner
-	noted   noted
+	killed    *job.Want // what the host was told last to end the job for
+	stopped   bool      // the host was told last to have the job stopped
+	altered   []string  // the attributes that the host was told last; nil: not known
+	told      bool      // the owner was told that it runs
+	policy    *policy.Watch
+	needs     job.Needs // of the job as its policy has seen it last
+	updated   time.Time // when the record was told of it last, or might have been
+	tail      finish.Tail
+	accounted *accounting.Record // as the host has accounted it; nil: it has not
+	notices   notice.Notices
+	written   chan func() // what follows a write for the owner
+	noted     noted
 
 	// Guarded by Shadows.mu.
 	forgotten bool // its end is not waited for
@@ -78,20 +78,24 @@ func (s *Shadows) enter(t *job.Task, c *claim) *run {
 	return r
 }
 
-// start starts a task of a job under a claim, and reports whether there was one. s.mu is
-// held.
-func (s *Shadows) start(c *claim, j *job.Job, w *schedule.Waiting) bool {
+// start starts a task of a job under a claim, and reports whether there was one, or whether its
+// owner may have no more running. s.mu is held.
+func (s *Shadows) start(c *claim, j *job.Job, w *schedule.Waiting) (started, enough bool) {
 	s.last = max(s.last+1, uint64(time.Now().UnixNano()))
 	t := s.Host.Store.Take(j, job.Start{
 		Queue: c.Queue, Boot: s.Host.Boot, Claim: c.public(), Priority: w.Priority, Parts: w.Parts,
 		Remote: &job.Remote{Host: c.Host, Sandbox: string(api.NewSandboxID(c.ID, s.last))},
 	}, time.Now())
 	if t == nil {
-		return false
+		return false, false
+	}
+	if !s.Depart(t, false) {
+		s.Host.Store.Untake(t)
+		return false, true
 	}
 	s.lead(s.enter(t, c))
 	s.Changed(j)
-	return true
+	return true, false
 }
 
 // lead leads a run on from where it is. s.mu is held.
@@ -113,6 +117,7 @@ func (s *Shadows) lead(r *run) {
 // drop forgets a run that is over. s.mu is held.
 func (s *Shadows) drop(r *run) {
 	delete(s.runs, api.SandboxID(r.sandbox()))
+	s.answer(r.task.Job, false) // if it was not begun
 	s.leave(r)
 }
 
@@ -153,6 +158,7 @@ func (s *Shadows) live(ctx context.Context, r *run) error {
 			} else {
 				s.refused(r, err)
 			}
+			s.back(r)
 			st.Untake(r.task)
 			return err
 		}
@@ -168,6 +174,9 @@ func (s *Shadows) live(ctx context.Context, r *run) error {
 		if err := s.activate(ctx, r, request); err != nil {
 			return s.withdraw(ctx, r, err)
 		}
+		s.mu.Lock()
+		s.answer(r.task.Job, true)
+		s.mu.Unlock()
 	} else if known, err := s.fence(ctx, r); err != nil {
 		return err
 	} else if !known {
@@ -197,6 +206,7 @@ func (s *Shadows) withdraw(ctx context.Context, r *run, why error) error {
 	}
 	s.refused(r, why)
 	s.warnf("%v: not started on %s: %v", r, r.host, why)
+	s.back(r)
 	return s.retry(ctx, r, func() error { return s.Host.Store.Withdraw(r.task) })
 }
 
@@ -215,7 +225,7 @@ func (s *Shadows) refused(r *run, why error) {
 	}
 	if s.Host.Store.Want(r.task) == nil {
 		h := s.of(r.host)
-		again := h.refuse(c.class, why.Error())
+		again := h.refuse(c.class, why.Error(), false)
 		again.times = min(again.times+1, 10)
 		h.refused[c.class] = again
 	}
@@ -338,8 +348,15 @@ func (s *Shadows) lostAt(r *run) time.Time {
 	return time.Time{}
 }
 
+// back notes that a run is over, before its task can start again.
+func (s *Shadows) back(r *run) {
+	used := &r.tail.Facts.Total
+	s.Back(r.task, schedule.Used{CPU: used.CPU, Mem: used.Mem, IO: used.IO})
+}
+
 // finish records the end of a run, tells who waits, and settles its task.
 func (s *Shadows) finish(ctx context.Context, r *run) error {
+	s.back(r)
 	recorded := r.found && s.Host.Store.Recorded(r.task)
 	if err := s.journal(ctx, r); err != nil {
 		return err

@@ -19,6 +19,7 @@ package shadow
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,6 +52,12 @@ type Shadows struct {
 	Peers func() []api.PeerStatus
 	// Foremost returns the first jobs that wait for a slot here, in the order of their turn.
 	Foremost func(most int) []schedule.Waiting
+	// Depart enters a run among those of its user, or reports that he may have no more; with
+	// runs it has begun already. Back is its end, with what it has used.
+	Depart func(t *job.Task, runs bool) bool
+	Back   func(t *job.Task, used schedule.Used)
+	// Queues is told that other hosts have queues which they had not.
+	Queues func()
 	// Changed is told that the tasks of a job that wait have become others.
 	Changed func(*job.Job)
 	// JobAd returns the ad of a job as slots see it, and Domain the FILESYSTEM_DOMAIN of this
@@ -65,31 +72,37 @@ type Shadows struct {
 	mu     sync.Mutex
 	ctx    context.Context        // guarded by mu; of all that is under way; nil: nothing is done yet
 	hosts  map[string]*host       // guarded by mu; by name
-	claims map[string]*claim      // guarded by mu; by their public ids
+	claims map[claimName]*claim   // guarded by mu
 	runs   map[api.SandboxID]*run // guarded by mu
 	asked  map[class]int          // guarded by mu; claims that hosts are being asked for
+	want   map[class]int          // guarded by mu; tasks that wait, as of the last round
+	now    map[*job.Job]chan bool // guarded by mu; jobs that are to start now, and where that is told
 	stay   map[*job.Job]string    // guarded by mu; why jobs that wait were not taken by any host, as of the last round
 	last   uint64                 // guarded by mu; counter of the last run
 }
 
 // host is another host.
 type host struct {
-	name    string
-	slots   []slotAd          // its free slots, as of read
-	queues  map[string]string // queues of slots, by name
-	read    time.Time
-	reading bool
-	stirred bool // they have changed since
-	asking  int  // claims that it is being asked for
-	steps   int  // that are left in this round to evaluate its ads
-	refused map[class]refusal
-	follows bool                     // its events are followed
-	heard   bool                     // it has said what it had to say of runs of earlier execds
-	again   time.Time                // when they are followed again after a failure, without a run there
-	cancel  context.CancelFunc       // of the request by which they are
-	cut     error                    // why that was cancelled, as if it did not answer; nil: it was not
-	silent  time.Time                // since when it has not answered; zero: it does
-	acks    map[api.SandboxID]uint64 // what is to be acknowledged
+	name     string
+	slots    []slotAd          // its free slots, as of read
+	queues   map[string]string // queues of slots, by name
+	read     time.Time
+	reading  bool
+	stirred  bool   // they have changed since
+	named    string // its queues
+	revision int    // of its configuration
+	opening  bool   // a claim is asked for, and one on what is left of its slot
+	asking   int    // claims that it is being asked for
+	steps    int    // that are left in this round to evaluate its ads
+	crowded  bool   // a job has found no free slot there in this round
+	refused  map[class]refusal
+	follows  bool                     // its events are followed
+	heard    bool                     // it has said what it had to say of runs of earlier execds
+	again    time.Time                // when they are followed again after a failure, without a run there
+	cancel   context.CancelFunc       // of the request by which they are
+	cut      error                    // why that was cancelled, as if it did not answer; nil: it was not
+	silent   time.Time                // since when it has not answered; zero: it does
+	acks     map[api.SandboxID]uint64 // what is to be acknowledged
 }
 
 // refusal is why a host takes no jobs of a class.
@@ -116,8 +129,8 @@ const (
 // Init makes it ready. It does not do anything yet.
 func (s *Shadows) Init() {
 	s.wake, s.leases = make(chan struct{}, 1), make(chan struct{}, 1)
-	s.hosts, s.claims, s.runs = map[string]*host{}, map[string]*claim{}, map[api.SandboxID]*run{}
-	s.asked, s.stay = map[class]int{}, map[*job.Job]string{}
+	s.hosts, s.claims, s.runs = map[string]*host{}, map[claimName]*claim{}, map[api.SandboxID]*run{}
+	s.now, s.asked, s.want, s.stay = map[*job.Job]chan bool{}, map[class]int{}, map[class]int{}, map[*job.Job]string{}
 }
 
 // Wake notes that there may be something to be done: a job waits, or the slots of another
@@ -129,19 +142,37 @@ func (s *Shadows) Wake() {
 	}
 }
 
-// Stirred is told that a host has become another: it is up or down, or its slots have
-// changed.
+// Stirred is told that a host has become another: it is up or down, or its slots, its queues or
+// its configuration have changed.
 func (s *Shadows) Stirred(name string) {
-	s.mu.Lock()
-	if h := s.hosts[name]; h != nil {
-		h.stirred = true
-		for c, r := range h.refused {
-			if r.state {
-				delete(h.refused, c)
-			}
+	var is api.PeerStatus
+	for _, p := range s.Peers() {
+		if p.Name == name {
+			is = p
 		}
 	}
+	var queues strings.Builder
+	for i := range is.Queues {
+		queues.WriteString(is.Queues[i].Name + " ")
+	}
+	s.mu.Lock()
+	h := s.of(name)
+	if h.revision != is.Revision {
+		h.revision, h.read = is.Revision, time.Time{}
+		clear(h.refused)
+	}
+	h.stirred = true
+	for c, r := range h.refused {
+		if r.state {
+			delete(h.refused, c)
+		}
+	}
+	found := h.named != queues.String()
+	h.named = queues.String()
 	s.mu.Unlock()
+	if found {
+		s.Queues()
+	}
 	s.Wake()
 }
 

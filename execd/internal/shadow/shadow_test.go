@@ -37,6 +37,8 @@ import (
 type node struct {
 	mu      sync.Mutex
 	slots   int
+	carves  bool                  // out of one partitionable slot as large
+	asked   []api.ClaimRequest    // for claims
 	refuses string                // why it takes no jobs
 	fails   error                 // why it begins none
 	down    bool                  // it does not listen
@@ -118,6 +120,12 @@ func (n *node) answer(ctx context.Context, verb string, body []byte) (any, error
 	switch verb {
 	case api.VerbSlots:
 		r := api.SlotsReply{Host: "node"}
+		if n.carves {
+			s := api.SlotStatus{Slot: "1", Queue: "all.q", State: "Unclaimed", Activity: "Idle", Type: "Partitionable", Cpus: int64(n.left())}
+			s.Ad = n.whole()
+			r.Slots = append(r.Slots, s)
+			return r, nil
+		}
 		for i := range n.slots {
 			s := api.SlotStatus{Slot: api.SlotID(fmt.Sprint(i + 1)), Queue: "all.q", State: "Unclaimed", Activity: "Idle"}
 			s.Ad = "Start = true\nFileSystemDomain = \"cluster\"\n"
@@ -126,15 +134,24 @@ func (n *node) answer(ctx context.Context, verb string, body []byte) (any, error
 		return r, nil
 	case api.VerbClaim:
 		r := decode[api.ClaimRequest](body)
+		n.asked = append(n.asked, r)
 		if n.refuses != "" {
 			return nil, api.Refusef(api.RefusedRequirements, "%s", n.refuses)
 		}
-		if len(n.claims) == n.slots {
+		if len(n.claims) == n.slots || n.carves && n.left() == 0 {
 			return nil, api.Refusef(api.RefusedBusy, "no slot is free")
 		}
 		n.made++
 		id := api.ClaimID(fmt.Sprintf("<node>#1#%d#secret%d", n.made, n.made))
 		n.claims[id] = &held{until: now.Add(time.Duration(r.Lease) * time.Second)}
+		if n.carves {
+			reply := api.ClaimReply{ID: id, Slot: api.SlotID(fmt.Sprintf("1_%d", n.made)), Lease: r.Lease, Ad: "Queue = \"all.q\"\n"}
+			if r.LeftOvers && n.left() > 0 {
+				n.claims[theRest] = &held{until: now.Add(time.Duration(r.Lease) * time.Second)}
+				reply.LeftOvers = &api.ClaimReply{ID: theRest, Slot: "1", Lease: r.Lease, Ad: n.whole()}
+			}
+			return reply, nil
+		}
 		return api.ClaimReply{ID: id, Slot: api.SlotID(fmt.Sprint(n.made)), Lease: r.Lease, Ad: "Queue = \"all.q\"\n"}, nil
 	case api.VerbActivate:
 		r := decode[api.ActivateRequest](body)
@@ -192,6 +209,23 @@ func (n *node) answer(ctx context.Context, verb string, body []byte) (any, error
 		return reply, nil
 	}
 	return nil, fmt.Errorf("nobody asks a host to %s", verb)
+}
+
+// theRest is the claim on what is left of the partitionable slot.
+const theRest api.ClaimID = "<node>#1#999#rest"
+
+// left is how many processors are left of the partitionable slot. n.mu is held.
+func (n *node) left() int {
+	left := n.slots - len(n.claims)
+	if n.claims[theRest] != nil {
+		left++
+	}
+	return left
+}
+
+// whole is the ad of the partitionable slot. n.mu is held.
+func (n *node) whole() string {
+	return fmt.Sprintf("Start = true\nQueue = \"all.q\"\nFileSystemDomain = \"cluster\"\nPartitionableSlot = true\nCpus = %d\n", n.left())
 }
 
 // say has something followed. n.mu is held.
@@ -311,13 +345,14 @@ func (h *home) begin() {
 			return list
 		},
 		JobAd: func(j *job.Job) *classad.Ad {
-			ad, _ := classad.ParseOld("Requirements = true\nOwner = \"" + j.Owner + "\"\n" + strings.Join(j.Terms().Needs.Attributes(), "\n") + "\n")
+			ad, _ := classad.ParseOld("Requirements = true\nRequestCpus = 1\nOwner = \"" + j.Owner + "\"\n" + strings.Join(j.Terms().Needs.Attributes(), "\n") + "\n")
 			return ad
 		},
 	}
 	host.JobAd = func(t *job.Task) *classad.Ad { return h.s.JobAd(t.Job) }
 	h.s.Init()
-	h.s.Changed = func(*job.Job) {}
+	h.s.Changed, h.s.Queues = func(*job.Job) {}, func() {}
+	h.s.Depart, h.s.Back = func(*job.Task, bool) bool { return true }, func(*job.Task, schedule.Used) {}
 	h.store.OnWork(func(*job.Job) { h.s.Wake() })
 	if err := h.s.Load(); err != nil {
 		h.t.Fatal(err)

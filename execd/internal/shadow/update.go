@@ -268,5 +268,5 @@ func (s *Shadows) putBack(r *run, why error) {
 	s.warnf("%v: runs again: its end cannot be recorded", r)
 	e.Failed, e.Cause, e.Fate = spool.FailedRescheduling, spool.CauseRescheduled, job.FateRequeue
 	e.Reason = fmt.Sprintf("its end could not be recorded, and it runs again (%d): %s", exit.Requeue, api.Visible(why.Error()))
-	s.account(r, r.usage)
+	s.account(r, r.accounted)
 }

@@ -1,7 +1,8 @@
 package shadow
 
 import (
-	"slices"
+	"fmt"
+	"net/netip"
 	"time"
 
 	"paddock/classad"
@@ -13,10 +14,17 @@ import (
 // stays says why a job runs on no host but this one; empty: it may leave. Its files are
 // reached by a file system that the hosts share.
 func stays(j *job.Job) string {
-	r := j.Terms().Needs.Request()
+	t := j.Terms()
+	return staysWith(t.Needs.Request(), t.Session)
+}
+
+// staysWith is stays for what a job asks for, and how it is connected.
+func staysWith(r *api.SubmitRequest, s *job.Session) string {
 	switch {
-	case j.Interactive:
-		return "interactive jobs run on this host alone"
+	case s != nil && s.Display != "":
+		return "jobs of qsh run on this host alone"
+	case s != nil && s.Daemon != "":
+		return "interactive jobs that are not connected by qrsh itself (sge_conf(5)) run on this host alone"
 	case r.PE != "":
 		return "parallel jobs run on this host alone"
 	case r.Checkpoint != "":
@@ -25,26 +33,32 @@ func stays(j *job.Job) string {
 		return "jobs with a sandbox run on this host alone"
 	case ad.NamesHooks(r.Attributes):
 		return "jobs with hooks of their own run on this host alone"
-	case len(r.Queues) > 0, len(r.MasterQueues) > 0, slices.ContainsFunc(r.Hard, namesPlace):
-		return "jobs that ask for a queue or a host run on this host alone"
-	case r.Now:
-		return "it is to start at once or never"
 	}
 	return ""
 }
 
-// namesPlace reports whether a resource is the name of a queue or a host, or its shortcut.
-func namesPlace(r api.Resource) bool {
-	return slices.Contains([]string{"qname", "q", "hostname", "h"}, r.Name)
+// unreached says why the session of an interactive job on a host would not find its client.
+func unreached(s *job.Session, p *api.PeerStatus) string {
+	if s == nil || !loopback(s.Client.Address) || loopback(p.Address) {
+		return ""
+	}
+	return "qrsh listens at an address of this host alone (-listen)"
+}
+
+// loopback reports whether an address with a port is one that only its own host can reach.
+func loopback(address string) bool {
+	a, err := netip.ParseAddrPort(address)
+	return err == nil && a.Addr().Unmap().IsLoopback()
 }
 
 // class has jobs alike: what a host says of one of them it would say of the others.
 type class struct {
-	owner string
-	needs job.Needs
+	owner       string
+	needs       job.Needs
+	interactive bool
 }
 
-func classOf(j *job.Job) class { return class{j.Owner, j.Terms().Needs} }
+func classOf(j *job.Job) class { return class{j.Owner, j.Terms().Needs, j.Interactive} }
 
 // These bound what other hosts may have us read and evaluate: the ad of a slot in bytes, the
 // slots of a host, and the steps of a round.
@@ -56,13 +70,8 @@ const (
 
 // slotAd is a slot of another host that a job may get.
 type slotAd struct {
-	name string
-	ad   *classad.Ad
-}
-
-// free reports whether a slot may be claimed without waiting.
-func free(s *api.SlotStatus) bool {
-	return s.Activity == "Idle" && (s.Holder == "" || s.Holder == "queue") && s.State != "Owner"
+	name, queue string
+	ad          *classad.Ad
 }
 
 // unfit says why a slot does not take a job, or the job not the slot; empty: they match.
@@ -81,4 +90,38 @@ func unfit(work, slot *classad.Ad, domain string, now time.Time, steps *int) str
 		return "the job's Requirements are not met"
 	}
 	return ""
+}
+
+// parts are what slots are carved of, as an ad has them.
+var parts = []string{"Cpus", "Memory", "Disk", "GPUs"}
+
+// short says of what a partitionable slot has too little left for a job; empty: of nothing.
+func short(work, slot *classad.Ad, now time.Time, steps *int) string {
+	if !isPartitionable(slot) {
+		return ""
+	}
+	has := &classad.Env{My: slot, Target: work, Now: now, Steps: steps}
+	wants := &classad.Env{My: work, Target: slot, Now: now, Steps: steps}
+	for _, name := range parts {
+		want, _ := wants.Attr("Request" + name).Number()
+		if left, _ := has.Attr(name).Number(); left < want {
+			return fmt.Sprintf("too little %s is left", name)
+		}
+	}
+	return ""
+}
+
+// deducted returns the ad of a partitionable slot as it is when a slot is carved out of it for a
+// job.
+func deducted(slot, work *classad.Ad, now time.Time, steps *int) *classad.Ad {
+	has := &classad.Env{My: slot, Target: work, Now: now, Steps: steps}
+	wants := &classad.Env{My: work, Target: slot, Now: now, Steps: steps}
+	var attrs []classad.Attr
+	for _, name := range parts {
+		want, _ := wants.Attr("Request" + name).Number()
+		if left, ok := has.Attr(name).Number(); ok {
+			attrs = append(attrs, classad.Attr{Name: name, Expr: classad.Int(int64(left - want)).Expr()})
+		}
+	}
+	return slot.With(attrs...)
 }

@@ -10,6 +10,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/schedule"
 	"paddock/spool"
 )
 
@@ -34,6 +35,8 @@ func (s *Shadows) activate(ctx context.Context, r *run, request *api.SubmitReque
 	one.HoldJobs, one.HoldArray, one.HoldOK, one.HoldArrayOK = nil, nil, nil, nil
 	one.Mail, one.MailTo, one.Priority, one.Reserve = "", nil, 0, false
 	one.Attributes = ad.Elsewhere(one.Attributes)
+	config := s.Host.Config()
+	one.Queues, one.SoftQueues, one.Hard, one.Soft = nil, nil, schedule.Unnamed(config, one.Hard), schedule.Unnamed(config, one.Soft)
 
 	s.logf("%v: is started on %s: claim=%s user=%s queue=%s", r, r.host, r.claim.public(), t.Job.Owner, t.Start.Queue)
 	r.claim.calls.Lock()

@@ -9,6 +9,7 @@ import (
 	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
@@ -51,7 +52,7 @@ func startedTask(t *testing.T, req api.SubmitRequest, rerunQueue bool) (*Runner,
 	return &Runner{Host: base.Host{
 		Mail:  mail.New(func() *conf.Config { return config }, "h", log),
 		Store: store, Launcher: launch.New(launch.Runs{Root: root}), Name: "h", Config: func() *conf.Config { return config }, Log: log,
-		Queue:  queue.New(queue.Options{Store: store, Config: config, States: states, Log: log}),
+		Queue:  queue.New(queue.Options{Store: store, Config: config, States: states, Claims: claim.NewTable(config.Queues, queue.Holder), Log: log}),
 		SlotOf: func(*job.Task, bool) (slot.ID, *classad.Ad) { return slot.ID{}, nil },
 	}}, states, task
 }

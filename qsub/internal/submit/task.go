@@ -34,7 +34,7 @@ func inherit(ctx context.Context, inv *command.Invocation, j *job, operands []st
 		return &option.Error{Exit: option.ExitUsage, Text: "option -inherit wants a host and a command"}
 	}
 	req := j.taskRequest(operands[1:])
-	req.Job, req.Host = number, operands[0]
+	req.Job, req.Host, req.Home = number, operands[0], os.Getenv("SGE_O_HOST")
 	if task, err := strconv.Atoi(os.Getenv("SGE_TASK_ID")); err == nil {
 		req.Task = task // the job is an array
 	}
@@ -149,6 +149,9 @@ func startTask(ctx context.Context, inv *command.Invocation, req *api.TaskReques
 	}
 	failed := func(format string, args ...any) error {
 		return command.Failf("error: executing task of job %d failed: %s", req.Job, api.Visible(fmt.Sprintf(format, args...)))
+	}
+	if e.Code == api.CodeNoTasks {
+		return reply, failed("%s", e.Text)
 	}
 	if e.Code != api.CodeElsewhere {
 		say("%s", api.Visible(e.Text))

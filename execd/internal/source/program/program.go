@@ -173,8 +173,9 @@ func (p *Programs) start(ctx context.Context, c job.Caller, work *api.Work, on s
 		}
 		work.Ad = text.OldString()
 	}
+	ofHost := work.Activation != nil && work.Activation.Home != nil // its execd follows it, and tells its client
 	switch {
-	case r.Interactive != nil || r.Tasks.IsArray() || r.Now || r.Verify != "" && r.Verify != "n" || r.Hold != "" || len(r.HoldJobs)+len(r.HoldArray)+len(r.HoldOK)+len(r.HoldArrayOK) > 0 || !r.After.IsZero():
+	case (r.Interactive != nil || r.Now) && !ofHost || r.Tasks.IsArray() || r.Verify != "" && r.Verify != "n" || r.Hold != "" || len(r.HoldJobs)+len(r.HoldArray)+len(r.HoldOK)+len(r.HoldArrayOK) > 0 || !r.After.IsZero():
 		return nil, api.Refusef(api.RefusedRequirements, "a claim runs one task, at once: no array, no interactive job, nothing held")
 	case len(r.Attributes) > 0 && (work.Activation == nil || work.Activation.Home == nil):
 		return nil, api.Refusef(api.RefusedRequirements, "what runs under a claim has attributes by its ad alone")

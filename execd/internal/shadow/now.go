@@ -1,0 +1,71 @@
+package shadow
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/schedule"
+)
+
+// nowLimit is how long a job of -now y is offered to other hosts.
+const nowLimit = 10 * time.Second
+
+// MayStartNow reports whether another host may have a free slot for what -now y asks for.
+func (s *Shadows) MayStartNow(r *api.SubmitRequest) bool {
+	session := job.SessionOf(r.Interactive)
+	return s.Domain() != "" && staysWith(r, session) == "" && slices.ContainsFunc(s.Peers(), func(p api.PeerStatus) bool {
+		return p.State == api.PeerUp && !p.Draining && p.Free > 0 && s.asksFor(r, &p) && unreached(session, &p) == ""
+	})
+}
+
+// StartNow offers a job of -now y to other hosts, and reports whether one has begun it. One that
+// none takes at once is not offered any more: it is to be deleted.
+func (s *Shadows) StartNow(ctx context.Context, j *job.Job) bool {
+	answer := make(chan bool, 1)
+	s.mu.Lock()
+	s.now[j] = answer
+	s.mu.Unlock()
+	s.Wake()
+	limit := time.NewTimer(nowLimit)
+	defer limit.Stop()
+	select {
+	case started := <-answer:
+		return started
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case started := <-answer:
+		return started
+	default:
+		delete(s.now, j)
+		return s.Host.Store.Running(j) > 0 // the host has not answered yet, and may have begun it
+	}
+}
+
+// answer tells who waits in StartNow for a job. s.mu is held.
+func (s *Shadows) answer(j *job.Job, started bool) {
+	if answer := s.now[j]; answer != nil {
+		delete(s.now, j)
+		answer <- started
+	}
+}
+
+// waiting returns what is offered: what is to start now before what waits. s.mu is held.
+func (s *Shadows) waiting() []schedule.Waiting {
+	var list []schedule.Waiting
+	for j := range s.now {
+		if s.Host.Store.Running(j) == 0 {
+			list = append(list, schedule.Waiting{Job: j.Number, Tasks: 1})
+		}
+	}
+	rest := slices.DeleteFunc(s.Foremost(most), func(w schedule.Waiting) bool {
+		return len(s.now) > 0 && s.now[s.Host.Store.Get(w.Job)] != nil
+	})
+	return append(list, rest...)
+}
