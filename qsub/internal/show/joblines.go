@@ -260,11 +260,17 @@ func jobLine(inv *command.Invocation, f *form, columns []jobColumn, r *jobRow) {
 	if f.peTasks && r.queue != "" {
 		b = r.appendTasks(b)
 	}
+	if r.From != "" && !r.next {
+		b = fmt.Appendf(b, " from %s", origin(r.From))
+	}
 	_, _ = inv.Out.Write(append(b, '\n')) // Flush returns the error, too
 	if f.requests {
 		jobRequests(inv, f, r)
 	}
 }
+
+// origin shows of which job of which host a job is a run: login1 #12.1.
+func origin(from string) string { return strings.Replace(api.Visible(from), " ", " #", 1) }
 
 // jobLines prints the lines of a job for the queues that are shown.
 func jobLines(inv *command.Invocation, f *form, columns []jobColumn, j *api.JobStatus, shown func(queue string) bool) {

@@ -116,18 +116,34 @@ func chosenHost(ctx context.Context, inv *command.Invocation, f *queueFilter) (*
 // choose removes the queues that the filter does not choose. It is an error if
 // no queue matches -q.
 func (f *queueFilter) choose(host *api.HostReply) error {
+	n := f.chosen(host)
+	for i := range host.Others {
+		p := &host.Others[i]
+		other := otherHost(p)
+		n += f.chosen(other)
+		p.Queues = slices.DeleteFunc(p.Queues, func(q api.QueueStatus) bool {
+			return !slices.ContainsFunc(other.Queues, func(o api.QueueStatus) bool { return o.Name == q.Name })
+		})
+	}
+	if len(f.patterns) > 0 && n == 0 {
+		return command.Failf("No cluster queue or queue instance matches the phrase \"%s\"", api.Visible(strings.Join(f.patterns, ",")))
+	}
+	return nil
+}
+
+// chosen removes the queues of a host that the filter does not choose, and returns how many
+// match -q.
+func (f *queueFilter) chosen(host *api.HostReply) (matching int) {
 	if len(f.patterns) > 0 {
 		host.Queues = slices.DeleteFunc(host.Queues, func(q api.QueueStatus) bool {
 			return !slices.ContainsFunc(f.patterns, func(p string) bool { return argument.MatchQueue(p, host, &q) })
 		})
-		if len(host.Queues) == 0 {
-			return command.Failf("No cluster queue or queue instance matches the phrase \"%s\"", api.Visible(strings.Join(f.patterns, ",")))
-		}
 	}
+	matching = len(host.Queues)
 	if f.states != "" {
 		host.Queues = slices.DeleteFunc(host.Queues, func(q api.QueueStatus) bool { return !strings.ContainsAny(q.States, f.states) })
 	}
-	return nil
+	return matching
 }
 
 // qselect prints the names of queues.
@@ -158,10 +174,14 @@ func qselect(ctx context.Context, inv *command.Invocation, args []string) error 
 	if asJSON {
 		return inv.PrintJSON(host.Queues)
 	}
-	for i := range host.Queues {
-		fmt.Fprintln(inv.Out, api.Visible(host.Instance(&host.Queues[i])))
+	found := 0
+	for _, h := range hostsIn(host) {
+		for i := range h.Queues {
+			found++
+			fmt.Fprintln(inv.Out, api.Visible(h.Instance(&h.Queues[i])))
+		}
 	}
-	if len(host.Queues) == 0 {
+	if found == 0 {
 		return &command.Failure{Exit: option.ExitFailed}
 	}
 	return nil
@@ -249,10 +269,21 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 		}
 		return nil
 	}
+	home := len(hosts) == 0
+	var others []api.PeerStatus
 	for _, h := range hosts {
-		if name, _, _ := strings.Cut(reply.Host, "."); !strings.EqualFold(h, reply.Host) && !strings.EqualFold(h, name) && h != "localhost" {
+		k := slices.IndexFunc(reply.Others, func(p api.PeerStatus) bool { return isHost(h, p.Name) })
+		switch here := isHost(h, reply.Host) || h == "localhost"; {
+		case here:
+			home = true
+		case k < 0:
 			return command.Failf("error: can't resolve hostname \"%s\"", api.Visible(h))
+		case !slices.ContainsFunc(others, func(p api.PeerStatus) bool { return p.Name == reply.Others[k].Name }):
+			others = append(others, reply.Others[k])
 		}
+	}
+	if len(hosts) > 0 {
+		reply.Others = others
 	}
 	var running []api.JobStatus
 	if jobs {
@@ -271,43 +302,58 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 	if asJSON {
 		return inv.PrintJSON(hostAndJobs{reply, running})
 	}
+	v := &hostView{queues, values, short, !home, attributes}
 	if asXML {
-		return xmlHosts(inv, reply, running, &hostView{queues, values, short, attributes})
+		return xmlHosts(inv, reply, running, v)
 	}
 	hostHeading(inv, short)
 	hostLine(inv, append([]string{"global"}, slices.Repeat([]string{"-"}, len(hostColumns))...), short)
 	if values {
 		writeHostValues(inv, reply.Global, attributes)
 	}
-	hostLine(inv, append([]string{reply.Host}, hostCells(reply)...), short)
-	if reply.Drain != nil {
-		fmt.Fprintf(inv.Out, "    %s: takes no jobs\n", reply.Drain)
+	if home {
+		hostLine(inv, append([]string{reply.Host}, hostCells(reply)...), short)
+		if reply.Drain != nil {
+			fmt.Fprintf(inv.Out, "    %s: takes no jobs\n", reply.Drain)
+		}
+		for _, broken := range reply.BrokenHooks {
+			fmt.Fprintf(inv.Out, "    broken hook: %s\n", api.Visible(broken))
+		}
+		if values {
+			writeHostValues(inv, reply.Values, attributes)
+		}
+		hostJobs(inv, reply, on(reply.Host, running), queues)
 	}
-	for _, broken := range reply.BrokenHooks {
-		fmt.Fprintf(inv.Out, "    broken hook: %s\n", api.Visible(broken))
-	}
-	if values {
-		writeHostValues(inv, reply.Values, attributes)
-	}
+	otherHosts(inv, reply.Others, running, v)
+	return nil
+}
+
+// isHost reports whether a word names a host, by its short name or the whole one.
+func isHost(word, host string) bool {
+	name, _, _ := strings.Cut(host, ".")
+	return strings.EqualFold(word, host) || strings.EqualFold(word, name)
+}
+
+// hostJobs prints the jobs that run on a host, or its queues with the jobs in them.
+func hostJobs(inv *command.Invocation, host *api.HostReply, running []api.JobStatus, queues bool) {
 	lines := form{host: true, slots: true, full: queues}
 	columns := lines.columns()
-	if jobs && !queues && len(running) > 0 {
+	if !queues && len(running) > 0 {
 		heading(inv, &lines, columns, "   ")
 		for i := range running {
 			jobLines(inv, &lines, columns, &running[i], nil)
 		}
 	}
 	if queues {
-		for i := range reply.Queues {
-			q := &reply.Queues[i]
+		for i := range host.Queues {
+			q := &host.Queues[i]
 			name, _, _ := strings.Cut(q.Name, "@")
 			fmt.Fprintf(inv.Out, "   %s %-5s %-14s%s\n", output.Column(name, 20), q.Type, fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), api.Visible(q.States))
 			for j := range running {
-				jobLines(inv, &lines, columns, &running[j], func(queue string) bool { return queue == reply.Instance(q) })
+				jobLines(inv, &lines, columns, &running[j], func(queue string) bool { return queue == host.Instance(q) })
 			}
 		}
 	}
-	return nil
 }
 
 // hostHeading prints the titles above the lines of hosts. With short, sockets,

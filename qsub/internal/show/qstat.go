@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/argument"
@@ -104,10 +105,12 @@ func (v *view) choose(host *api.HostReply) *choice {
 	}
 	c.queues = make(map[string]bool)
 	c.shown = func(queue string) bool { return c.queues[queue] }
-	for i := range host.Queues {
-		c.queues[host.Instance(&host.Queues[i])] = true
-		name, _, _ := strings.Cut(host.Queues[i].Name, "@")
-		c.request.Queues = append(c.request.Queues, name)
+	for _, h := range hostsIn(host) {
+		for i := range h.Queues {
+			c.queues[h.Instance(&h.Queues[i])] = true
+			name, _, _ := strings.Cut(h.Queues[i].Name, "@")
+			c.request.Queues = append(c.request.Queues, name)
+		}
 	}
 	return c
 }
@@ -272,43 +275,50 @@ func queueTable(inv *command.Invocation, host *api.HostReply, jobs []api.JobStat
 	line, rule := strings.Repeat("-", width), strings.Repeat("#", pendingWidth)
 	columns := v.form.columns()
 	headed := false
-	for i := range host.Queues {
-		q := &host.Queues[i]
-		var running []*api.JobStatus
-		for k := range jobs {
-			if inQueue(&jobs[k], host.Instance(q)) {
-				running = append(running, &jobs[k])
-			}
-		}
-		if v.busy && len(running) == 0 {
-			continue
-		}
-		if !headed {
-			headed = true
-			fmt.Fprintln(inv.Out, "queuename                      qtype resv/used/tot. load_avg arch          states")
-		}
-		fmt.Fprintf(inv.Out, "%s\n%s %-5s %-14s %-8s %s %s\n", line, output.Column(host.Instance(q), 30), q.Type,
-			fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), loadText(host, "load_avg"), output.Column(host.Arch, 13), api.Visible(q.States))
-		if host.Drain != nil {
-			fmt.Fprintf(inv.Out, "\t%s: the queue takes no jobs\n", host.Drain)
-		}
-		for k, reason := range q.Reasons {
-			if k >= len(q.States) || strings.IndexByte(v.explain, q.States[k]) < 0 {
-				continue
-			}
-			for why := range strings.Lines(reason) {
-				fmt.Fprintf(inv.Out, "\t%s\n", api.Visible(strings.TrimSuffix(why, "\n")))
-			}
-		}
-		if v.values {
-			for _, a := range queueValues(host, q) {
-				if len(v.attributes) == 0 || slices.Contains(v.attributes, a.Name) {
-					fmt.Fprintf(inv.Out, "\t%s:%s=%s\n", a.Source, a.Name, api.Visible(a.Decimal(false)))
+	for k, h := range hostsIn(host) {
+		for i := range h.Queues {
+			q := &h.Queues[i]
+			var running []*api.JobStatus
+			for n := range jobs {
+				if inQueue(&jobs[n], h.Instance(q)) {
+					running = append(running, &jobs[n])
 				}
 			}
-		}
-		for _, j := range running {
-			jobLines(inv, &v.form, columns, j, func(queue string) bool { return queue == host.Instance(q) })
+			if v.busy && len(running) == 0 {
+				continue
+			}
+			if !headed {
+				headed = true
+				fmt.Fprintln(inv.Out, "queuename                      qtype resv/used/tot. load_avg arch          states")
+			}
+			fmt.Fprintf(inv.Out, "%s\n%s %-5s %-14s %-8s %s %s\n", line, output.Column(h.Instance(q), 30), q.Type,
+				fmt.Sprintf("%d/%d/%d", q.Reserved, q.Used, q.Total), loadText(h, "load_avg"), output.Column(h.Arch, 13), api.Visible(q.States))
+			if drain := h.Drain; drain != nil {
+				fmt.Fprintf(inv.Out, "\t%s: the queue takes no jobs\n", drain)
+			}
+			if k > 0 {
+				if p := &host.Others[k-1]; p.State != api.PeerUp || p.Draining {
+					fmt.Fprintf(inv.Out, "\t%s\n", condition(p, time.Now()))
+				}
+			}
+			for n, reason := range q.Reasons {
+				if n >= len(q.States) || strings.IndexByte(v.explain, q.States[n]) < 0 {
+					continue
+				}
+				for why := range strings.Lines(reason) {
+					fmt.Fprintf(inv.Out, "\t%s\n", api.Visible(strings.TrimSuffix(why, "\n")))
+				}
+			}
+			if v.values {
+				for _, a := range queueValues(h, q) {
+					if len(v.attributes) == 0 || slices.Contains(v.attributes, a.Name) {
+						fmt.Fprintf(inv.Out, "\t%s:%s=%s\n", a.Source, a.Name, api.Visible(a.Decimal(false)))
+					}
+				}
+			}
+			for _, j := range running {
+				jobLines(inv, &v.form, columns, j, func(queue string) bool { return queue == h.Instance(q) })
+			}
 		}
 	}
 	for _, part := range []struct {

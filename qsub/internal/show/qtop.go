@@ -187,7 +187,7 @@ func (t *top) summary() []string {
 }
 
 // topLayout has the widths of the columns that grow on a wide terminal.
-type topLayout struct{ job, owner, name int }
+type topLayout struct{ job, owner, name, queue int }
 
 // topColumns is the width of the narrowest table, in which the queue has
 // topQueue columns.
@@ -196,19 +196,37 @@ const (
 	topQueue   = 10
 )
 
+// topPlace returns where a task runs as far as that is not this host, or else of which job of
+// another host it is a run.
+func (t *top) topPlace(j *api.TopJob) string {
+	queue := queueName(j)
+	switch _, host, _ := strings.Cut(j.Queue, "@"); {
+	case j.Queue != "" && host != t.reply.Host:
+		queue = j.Queue
+	case j.From != "":
+		queue = origin(j.From)
+	}
+	return api.Visible(queue)
+}
+
+func queueName(j *api.TopJob) string {
+	name, _, _ := strings.Cut(j.Queue, "@")
+	return name
+}
+
 // layout shares out the width that a terminal has beyond the narrowest table.
 // The queue, which is the last column, gets what it needs first; name, owner
 // and job follow.
 func (t *top) layout(columns int) topLayout {
-	l := topLayout{job: 9, owner: 8, name: 10}
+	l := topLayout{job: 9, owner: 8, name: 10, queue: topQueue}
 	need, queue := l, topQueue
 	wide := func(text string) int { return utf8.RuneCountInString(api.Visible(text)) }
 	for i := range t.reply.Jobs {
 		j := &t.reply.Jobs[i]
-		need = topLayout{max(need.job, wide(topID(j))), max(need.owner, wide(j.Owner)), max(need.name, wide(j.Name))}
-		name, _, _ := strings.Cut(j.Queue, "@")
-		queue = max(queue, wide(name))
+		need = topLayout{max(need.job, wide(topID(j))), max(need.owner, wide(j.Owner)), max(need.name, wide(j.Name)), 0}
+		queue = max(queue, wide(t.topPlace(j)))
 	}
+	l.queue = min(queue, max(columns-topColumns, 0)+topQueue)
 	left := max(columns-topColumns-(queue-topQueue), 0)
 	for _, c := range []struct {
 		has  *int
@@ -263,12 +281,15 @@ func (t *top) row(l topLayout, j *api.TopJob) string {
 		cpu = strconv.FormatFloat(t.rates.of(j), 'f', 1, 64)
 		mem, most = sizeText(u.RSS), sizeText(u.MaxRSS)
 	}
-	queue, _, _ := strings.Cut(j.Queue, "@")
+	queue := t.topPlace(j)
+	if queue != api.Visible(queueName(j)) {
+		queue = cut(queue, l.queue)
+	}
 	used := usageColumns(cpu, mem, most)
 	if x := j.Transfer; x != nil {
 		used = sent(x, t.at)
 	}
-	return l.line(topID(j), j.Owner, j.Name, output.Column(j.State, 5), strconv.Itoa(j.Slots), used, output.Elapsed(t.at.Sub(j.Time)), api.Visible(queue))
+	return l.line(topID(j), j.Owner, j.Name, output.Column(j.State, 5), strconv.Itoa(j.Slots), used, output.Elapsed(t.at.Sub(j.Time)), queue)
 }
 
 // usageColumns joins the columns of what a task uses.

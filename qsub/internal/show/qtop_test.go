@@ -26,7 +26,7 @@ func topJob(job int, tasks, queue string, cpu, rss float64) api.TopJob {
 // The table has its columns in 80, in the order that was asked for, with what
 // waits at the end.
 func TestTopRows(t *testing.T) {
-	reply := api.TopReply{Jobs: []api.TopJob{
+	reply := api.TopReply{Host: "h", Jobs: []api.TopJob{
 		topJob(1, "", "all.q@h", 50, 1<<30), topJob(2, "7", "all.q@h", 150, 1<<20), topJob(3, "12", "all.q@h", 10, 5000), topJob(4, "1-100:3", "", 0, 0),
 	}}
 	s := &top{view: &topView{by: byCPU}, rates: rates{}}
@@ -90,7 +90,7 @@ func TestTopRows(t *testing.T) {
 // What a terminal is wider than 80 columns goes to what is cut, first to the queue
 // and the name.
 func TestTopLayout(t *testing.T) {
-	reply := api.TopReply{Jobs: []api.TopJob{topJob(1, "", "a-long-queue.q@h", 50, 1<<30), topJob(4, "1-100:3,200", "", 0, 0)}}
+	reply := api.TopReply{Host: "h", Jobs: []api.TopJob{topJob(1, "", "a-long-queue.q@h", 50, 1<<30), topJob(4, "1-100:3,200", "", 0, 0)}}
 	s := &top{view: &topView{by: byCPU}, rates: rates{}}
 	s.take(&reply, time.Unix(1100, 0))
 	for columns, want := range map[int]string{
@@ -164,4 +164,24 @@ func FuzzParseKeys(f *testing.F) {
 			t.Errorf("parseKeys(%q) = %d keys", b, len(keys))
 		}
 	})
+}
+
+// A task on another host has that behind its queue, and one of another host's job says so, within
+// what is left of the line.
+func TestTopElsewhere(t *testing.T) {
+	from := topJob(2, "", "all.q@h", 50, 1<<30)
+	from.From = "login1 12.1"
+	s := &top{view: &topView{by: byJob}, rates: rates{}}
+	s.take(&api.TopReply{Host: "h", Jobs: []api.TopJob{topJob(1, "", "all.q@node17", 50, 1<<30), from}}, time.Unix(1100, 0))
+	for columns, want := range map[int][2]string{
+		80:  {"all.q@nod+", "login1 #1+"},
+		120: {"all.q@node17", "login1 #12.1"},
+	} {
+		rows := s.rows(s.layout(columns))
+		for i, row := range rows {
+			if !strings.HasSuffix(row, " "+want[i]) || len(row) > columns {
+				t.Errorf("%d columns: %q; want %q", columns, row, want[i])
+			}
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/command"
@@ -55,6 +56,7 @@ func xmlQueueSummary(inv *command.Invocation, host *api.HostReply, extended bool
 // hostView is what the options of qhost ask for.
 type hostView struct {
 	queues, values, short bool
+	away                  bool     // this host is not wanted
 	attributes            []string // of -F; none: all
 }
 
@@ -66,14 +68,24 @@ func xmlHosts(inv *command.Invocation, host *api.HostReply, running []api.JobSta
 		x.hostValues("global", slices.Repeat([]string{"-"}, len(hostColumns)), v)
 		x.hostResources(host.Global, v)
 		x.End()
-		x.host(host, running, v)
+		if !v.away {
+			x.host(host, on(host.Host, running), v)
+		}
+		for i := range host.Others {
+			p := &host.Others[i]
+			x.host(otherHost(p), on(p.Name, running), v, [2]string{"condition", condition(p, time.Now())})
+		}
 	}
 	x.End()
 	return nil
 }
 
-func (x document) host(host *api.HostReply, running []api.JobStatus, v *hostView) {
+// host writes a host, with further values that are not those of hostColumns.
+func (x document) host(host *api.HostReply, running []api.JobStatus, v *hostView, further ...[2]string) {
 	x.hostValues(host.Host, hostCells(host), v)
+	for _, value := range further {
+		x.Text("hostvalue", value[1], "name", value[0])
+	}
 	x.hostResources(host.Values, v)
 	jobs := func(shown func(queue string) bool) {
 		lines := form{slots: true}

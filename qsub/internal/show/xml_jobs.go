@@ -24,7 +24,9 @@ func xmlJobs(ctx context.Context, inv *command.Invocation, v *view, host *api.Ho
 	}
 	l.Open("queue_info")
 	if v.full {
-		l.queues(v, host, jobs)
+		for _, h := range hostsIn(host) {
+			l.queues(v, h, jobs)
+		}
 	} else {
 		l.jobs(jobs, true, shown)
 	}
