@@ -32,6 +32,7 @@ type shadow struct {
 
 	cursor string
 	acks   []api.Ack
+	unread []api.ActivationEvent // that came with one which was awaited
 }
 
 // newShadow returns that of a pool whose hosts are up.
@@ -137,11 +138,16 @@ func (s *shadow) await(id api.SandboxID, kind api.ActivationKind) api.Activation
 	s.t.Helper()
 	last := uint64(0)
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		for _, e := range s.follow() {
+		events := s.unread
+		if s.unread = nil; len(events) == 0 {
+			events = s.follow()
+		}
+		for i, e := range events {
 			if e.Seq <= last {
 				s.t.Errorf("event %d after %d", e.Seq, last)
 			}
 			if last = e.Seq; e.Sandbox == id && e.Kind == kind {
+				s.unread = events[i+1:]
 				return e
 			}
 		}
