@@ -40,11 +40,10 @@ func (s *Server) alter(ctx context.Context, c job.Caller, req *api.AlterRequest)
 // attributesChanged has the policies of the slot of a task know that the attributes of its
 // job are others.
 func (s *Server) attributesChanged(t *job.Task) {
-	if t.Start.Remote != nil {
-		s.Stages.Changed(t)
-	} else {
+	if t.Start.Remote == nil {
 		s.Queue.Reconsider(t)
 	}
+	s.Stages.Altered(t)
 }
 
 // asks are the fields with requests to host and queues.

@@ -138,8 +138,17 @@ func (r *Runner) launched(t *job.Task) (*life, <-chan struct{}) {
 	return nil, s.known
 }
 
-// Changed notes that a task was suspended or resumed, that output of it which was stuck is to
-// be tried again, or that its job was altered while it runs on another host.
+// Altered notes that the attributes of the job of a task are others while it runs.
+func (r *Runner) Altered(t *job.Task) {
+	if t.Start.Remote != nil {
+		r.Away.Look(t)
+	} else if l := r.lifeOf(t); l != nil {
+		l.hooks.Altered()
+	}
+}
+
+// Changed notes that a task was suspended or resumed, or that output of it which was stuck is to
+// be tried again.
 func (r *Runner) Changed(t *job.Task) {
 	if t.Start.Remote != nil {
 		r.Away.Look(t)

@@ -141,7 +141,7 @@ func (f *End) Conclude(out *spool.Outcome) *job.End {
 	if faulty && !f.fault(t, out) && run.Requeues {
 		e.Fate = job.FateError
 	}
-	if f.End = e; f.hooks.Policy != nil && run.Requeues {
+	if f.End = e; f.hooks.HasPolicy() && run.Requeues {
 		f.Obey(f.host.JobAd(t), f.hooks.Status(f.Total), time.Now())
 	}
 	if e.Fate != job.FateDone && f.keeps(out) {

@@ -14,6 +14,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/metrics"
+	"paddock/execd/internal/policy"
 	"paddock/execd/internal/stage/notice"
 	"paddock/spool"
 )
@@ -63,7 +64,12 @@ func untilNext(ran, first, steady time.Duration) time.Duration {
 
 // updated reports whether somebody is told while the job runs.
 func (x *Hooks) updated() bool {
-	return x.Update != nil || x.Policy != nil || x.host.Followed(x.of) || x.watched()
+	return x.Update != nil || x.HasPolicy() || x.host.Followed(x.of) || x.watched()
+}
+
+// HasPolicy reports whether the job says itself what is to become of it, as it stands now.
+func (x *Hooks) HasPolicy() bool {
+	return x.Policy != nil && policy.Any(x.of.Job.Terms().Needs.Attributes())
 }
 
 // watched reports whether a policy of slots may look at the job, or its event log has its size.
@@ -98,6 +104,12 @@ func (x *Hooks) Watch() {
 		first, steady := intervals(x.host.Config())
 		u.timer = time.AfterFunc(untilNext(time.Since(u.begun), first, steady), x.tick)
 	}
+}
+
+// Altered notes that the attributes of the job are others now.
+func (x *Hooks) Altered() {
+	x.judge()
+	x.Watch()
 }
 
 // longestUpdate bounds how seldom updates come because they take long.
@@ -204,7 +216,7 @@ func (x *Hooks) steered() {
 // on.
 func (x *Hooks) ChangedState() {
 	x.steered()
-	if x.Policy != nil { // what it wants is told the shepherd, as the caller is about to
+	if x.HasPolicy() { // what it wants is told the shepherd, as the caller is about to
 		go x.Policy.Look()
 	}
 	if x.Update == nil || !x.host.Config().Knobs.Bool("HOOK_UPDATE_ON_SUSPEND", true) {
