@@ -64,6 +64,7 @@ func TestUserLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHome(t, 4)
 		defer func() { h.stop() }()
+		synctest.Wait()
 		there := map[*job.Task]bool{}
 		denied, foremost := false, h.s.Foremost
 		h.s.Foremost = func(int) (list []schedule.Waiting) { // one more the first time, as if that started at home now
@@ -99,6 +100,7 @@ func TestStartNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHome(t, 1)
 		defer func() { h.stop() }()
+		synctest.Wait()
 		foremost := h.s.Foremost
 		h.s.Foremost = func(int) []schedule.Waiting { return nil }
 		start := func() bool { return h.s.StartNow(context.Background(), h.submit(api.SubmitRequest{Now: true})) }
