@@ -102,6 +102,9 @@ type ClaimRequest struct {
 	// LeftOvers asks, where Slot is partitionable, for a claim on what is left of it as
 	// well: while that lasts, for an hour at most, nobody else has slots carved there.
 	LeftOvers bool `json:"left_overs,omitempty"`
+	// Confirm has the claim end after ConfirmWithin unless it is activated or renewed by then:
+	// its holder may not have heard that it was granted.
+	Confirm bool `json:"confirm,omitempty"`
 	// Preempt are claims of the caller's on slots that were carved out of Slot.
 	// They are given up at once to make room, unless something runs there that
 	// may still finish. If something has to be killed first, the request is
@@ -111,6 +114,9 @@ type ClaimRequest struct {
 
 // MinLease is the shortest lease, in seconds.
 const MinLease = 10
+
+// ConfirmWithin is how long a claim lasts that ClaimRequest.Confirm waits for, in seconds.
+const ConfirmWithin = 60
 
 // ClaimReply is a claim.
 type ClaimReply struct {

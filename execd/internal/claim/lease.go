@@ -21,6 +21,23 @@ func (t *Table) beginAt(c *claim, since time.Duration) {
 	}
 }
 
+// doubt has a claim end soon if its holder is not heard again: it may not know that it has it.
+// Its file has the whole lease.
+func (t *Table) doubt(c *claim) {
+	c.silent = true
+	if soon := t.o.Uptime() + api.ConfirmWithin*time.Second; c.ends == 0 || c.ends > soon {
+		t.happen(c.on, slot.Renew{Claim: c.number, Lease: api.ConfirmWithin * time.Second, Left: api.ConfirmWithin * time.Second})
+	}
+}
+
+// heard gives a claim that was in doubt its whole lease.
+func (t *Table) heard(c *claim) {
+	if c.silent {
+		c.silent = false
+		t.count(c)
+	}
+}
+
 // leaseOf returns the lease of a claim; zero: it lasts for ever.
 func (t *Table) leaseOf(c *claim) spool.Lease {
 	if c.ends == 0 {
@@ -132,6 +149,10 @@ func (t *Table) prolong(c *claim, lease, since time.Duration, tell func(task str
 	case c.over || c.ends > 0 && t.o.Uptime() >= c.ends:
 		t.mu.Unlock()
 		return unknown(c.id)
+	case c.silent && m.slot.isParent():
+		t.heard(c)
+		t.mu.Unlock()
+		return nil
 	case c.waiting || m.slot.isParent() || lease == 0 && oldLease == 0:
 		// It begins with the slot. A claim on a partitionable slot never lasts longer than its
 		// first lease.
@@ -140,6 +161,7 @@ func (t *Table) prolong(c *claim, lease, since time.Duration, tell func(task str
 	case m.under == c.number:
 		task = m.task
 	}
+	c.silent = false
 	c.lease = lease // also for what is started meanwhile
 	t.beginAt(c, since)
 	t.mu.Unlock()

@@ -195,3 +195,39 @@ func TestLeaseFile(t *testing.T) {
 		t.Errorf("the file has %s, %v; want the end %v", data, err, d.lent(g))
 	}
 }
+
+// A claim whose holder may not have heard of it ends soon, unless it is renewed or activated;
+// then it has the lease that it was granted.
+func TestConfirm(t *testing.T) {
+	for _, tt := range []struct {
+		use  string
+		left time.Duration // 50 s after it was granted
+	}{
+		{"", 10 * time.Second},
+		{"renew", time.Hour},
+		{"activate", time.Hour - 50*time.Second},
+		{"restart", time.Hour - 50*time.Second}, // which has forgotten the doubt
+	} {
+		d := newDesk(t, "")
+		g := d.claim(Request{Slot: slot.Static(1), By: By{UID: 1, Name: "anna", Host: "login"}, Lease: time.Hour, Confirm: true})
+		d.now = d.now.Add(50 * time.Second)
+		var err error
+		switch tt.use {
+		case "renew":
+			_, err = d.Renew(g.ID, By{UID: -1, Host: "login"}, unasked)
+		case "activate":
+			_, _, err = d.Starting(g.ID, By{UID: -1, Host: "login"})
+		case "restart":
+			d.again("", d.now)
+			d.Adopted()
+		}
+		if v, _ := d.Snapshot(slot.Static(1), false); err != nil || v.Left != tt.left {
+			t.Errorf("%q: %v, %v are left; want %v", tt.use, err, v.Left, tt.left)
+		}
+		d.now = d.now.Add(10 * time.Second)
+		d.Tick()
+		if _, ok := d.Lease(g.ID.String()); ok != (tt.use != "") {
+			t.Errorf("%q: after a minute it lasts: %t", tt.use, ok)
+		}
+	}
+}

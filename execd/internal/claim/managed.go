@@ -188,6 +188,7 @@ type claim struct {
 	waiting  bool       // for the slot
 	waited   bool       // an earlier execd has ended while it waited
 	starting bool       // a job is about to be started under it
+	silent   bool       // its holder may not know that it has it
 	promised *job.Job   // that is to be started when it has the slot
 	last     string     // the last task
 	stored   bool       // it has a file

@@ -285,6 +285,7 @@ func (t *Table) leftOvers(q *queue, r *Request) *Granted {
 		return nil
 	}
 	if cur := m.claims[m.machine.Current().Number]; cur != nil {
+		cur.silent = false
 		t.begin(cur)
 		t.count(cur)
 		return &Granted{ID: cur.id, Slot: m.slot.id(), Name: t.name(m.slot.id()), Lease: cur.lease, Ad: t.ad(m)}

@@ -36,6 +36,8 @@ type Request struct {
 	Preempt []ID
 	// LeftOvers asks for a claim on what is left of a partitionable slot, too.
 	LeftOvers bool
+	// Confirm has the claim end after api.ConfirmWithin unless it is used by then.
+	Confirm bool
 }
 
 // Granted is a claim that was made.

@@ -156,6 +156,9 @@ func (t *Table) grant(m *managed, n slot.Number, r *Request, waiting bool) Grant
 		t.begin(c)
 	}
 	m.claims[n] = c
+	if r.Confirm && !waiting {
+		t.doubt(c)
+	}
 	id := m.slot.id()
 	t.say(slog.LevelInfo, "claim %v: made: slot=%v holder=%s waits=%t", c.id, id, c.holder, waiting)
 	return Granted{ID: c.id, Slot: id, Name: t.name(id), Lease: r.Lease, Waiting: waiting, Ad: t.ad(m)}
@@ -367,6 +370,7 @@ func (t *Table) Starting(id ID, by By) (on slot.ID, holder string, err error) {
 		return on, "", err
 	}
 	c.starting = true
+	t.heard(c)
 	return m.slot.id(), c.holder, nil
 }
 
@@ -718,6 +722,9 @@ func (t *Table) view(s *Slot, ads bool) View {
 		v.Holder, v.ID, v.Made, v.Promised = c.holder, c.id, c.made, c.promised != nil
 		if c.ends > 0 {
 			v.Lease, v.Left = c.lease, max(c.ends-t.o.Uptime(), 0)
+		}
+		if c.silent {
+			v.Left = cur.LeaseEnd.Sub(t.o.Now())
 		}
 	case m.task != "":
 		v.Holder = t.holder

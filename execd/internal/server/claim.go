@@ -74,7 +74,7 @@ func (s *Server) claim(_ context.Context, c job.Caller, req *api.ClaimRequest) (
 		preempt = append(preempt, id)
 	}
 	g, err := s.Programs.Claim(c, claim.Request{
-		Slot: on, By: by(c), Ad: text, Priority: req.Priority, NoWait: req.NoWait, LeftOvers: req.LeftOvers, Preempt: preempt,
+		Slot: on, By: by(c), Ad: text, Priority: req.Priority, NoWait: req.NoWait, LeftOvers: req.LeftOvers, Confirm: req.Confirm, Preempt: preempt,
 	}, req.Lease)
 	if err != nil {
 		return api.ClaimReply{}, err

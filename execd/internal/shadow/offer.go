@@ -294,7 +294,7 @@ func (s *Shadows) request(ctx context.Context, h *host, of class, a *ask, more b
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	begun := time.Now()
-	c, err := s.On(h.name, of.owner).Claim(limited, api.ClaimRequest{Slot: a.on, Ad: a.ad, NoWait: true, Lease: wanted, LeftOvers: more})
+	c, err := s.On(h.name, of.owner).Claim(limited, api.ClaimRequest{Slot: a.on, Ad: a.ad, NoWait: true, Lease: wanted, LeftOvers: more, Confirm: true})
 	var got, rest *claim
 	if err == nil {
 		got, err = s.enterClaim(ctx, h, of, c, begun, nil)
