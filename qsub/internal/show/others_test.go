@@ -54,6 +54,9 @@ func TestOtherHosts(t *testing.T) {
 		"qstat -f -q *@node1,gpu.q": "queuename                      qtype resv/used/tot. load_avg arch          states\n" +
 			rule + "all.q@node1                    BI    1/1/4          -NA-     lx-arm64      \n" + job(2, "b") + "    1        \n" +
 			rule + "gpu.q@node2                    B     0/0/2          -NA-                   du\n\t" + strings.TrimSpace(conditions["node2"]) + "\n",
+		"qstat -g c": "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE  \n" + rule[1:] +
+			"all.q                             -NA-      2      1      6      8      0      0 \n" +
+			"gpu.q                             -NA-      0      0      0      2      0      2 \n",
 		"qselect -q *@node*": "all.q@node1\ngpu.q@node2\n",
 		"qselect -qs u":      "gpu.q@node2\n",
 	} {

@@ -385,7 +385,47 @@ func slotsByState(q *api.QueueStatus) (soon, never, available int) {
 // summaryStates are the states of queues that qstat -g c -ext counts.
 const summaryStates = "sASCuadDcoE"
 
-// queueSummary prints the slots of each queue for qstat -g c, and with extended
+// clusterQueue is the queues of one name on all hosts.
+type clusterQueue struct {
+	name                             string
+	load                             float64 // the mean of the hosts of which it is known
+	loads                            int     // of how many it is
+	used, reserved, available, total int
+	soon, soonOnly, never            int // slots in a state that passes by itself, in no other state, and in one that somebody has to end
+	states                           [len(summaryStates)]int
+}
+
+// clusterQueues returns the queues of a host and of the others that it knows, by name in the
+// order in which they are found.
+func clusterQueues(host *api.HostReply) (list []*clusterQueue) {
+	for _, h := range hostsIn(host) {
+		load, err := strconv.ParseFloat(hostValue(h, "np_load_avg"), 64)
+		for i := range h.Queues {
+			q := &h.Queues[i]
+			name, _, _ := strings.Cut(q.Name, "@")
+			k := slices.IndexFunc(list, func(c *clusterQueue) bool { return c.name == name })
+			if k < 0 {
+				k, list = len(list), append(list, &clusterQueue{name: name})
+			}
+			c := list[k]
+			soon, never, available := slotsByState(q)
+			if never == 0 {
+				c.soonOnly += soon
+			}
+			if err == nil {
+				c.load, c.loads = (c.load*float64(c.loads)+load)/float64(c.loads+1), c.loads+1
+			}
+			c.used, c.reserved, c.available, c.total = c.used+q.Used, c.reserved+q.Reserved, c.available+available, c.total+q.Total
+			c.soon, c.never = c.soon+soon, c.never+never
+			for n, letter := range summaryStates {
+				c.states[n] += inState(q, string(letter))
+			}
+		}
+	}
+	return list
+}
+
+// queueSummary prints the slots of each queue on all hosts for qstat -g c, and with extended
 // how many are in each state.
 func queueSummary(inv *command.Invocation, host *api.HostReply, extended bool) {
 	head := "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE  "
@@ -398,17 +438,15 @@ func queueSummary(inv *command.Invocation, host *api.HostReply, extended bool) {
 		rule = len(head) - 1
 	}
 	fmt.Fprintf(inv.Out, "%s\n%s\n", head, strings.Repeat("-", rule))
-	for i := range host.Queues {
-		q := &host.Queues[i]
-		name, _, _ := strings.Cut(q.Name, "@")
-		soon, never, available := slotsByState(q)
-		if never > 0 {
-			soon = 0
+	for _, c := range clusterQueues(host) {
+		load := "-NA-"
+		if c.loads > 0 {
+			load = strconv.FormatFloat(c.load, 'f', 2, 64)
 		}
-		fmt.Fprintf(inv.Out, "%s %7s %6d %6d %6d %6d %6d %6d ", output.Column(name, 30), loadText(host, "np_load_avg"), q.Used, q.Reserved, available, q.Total, soon, never)
+		fmt.Fprintf(inv.Out, "%s %7s %6d %6d %6d %6d %6d %6d ", output.Column(c.name, 30), load, c.used, c.reserved, c.available, c.total, c.soonOnly, c.never)
 		if extended {
-			for _, letter := range summaryStates {
-				fmt.Fprintf(inv.Out, "%5d ", inState(q, string(letter)))
+			for _, n := range c.states {
+				fmt.Fprintf(inv.Out, "%5d ", n)
 			}
 		}
 		fmt.Fprintln(inv.Out)

@@ -12,39 +12,27 @@ import (
 	"paddock/qsub/internal/output"
 )
 
-// xmlQueueSummary prints the slots of each queue for qstat -g c -xml.
+// xmlQueueSummary prints the slots of each queue on all hosts for qstat -g c -xml.
 func xmlQueueSummary(inv *command.Invocation, host *api.HostReply, extended bool) error {
 	x := document{output.NewXML(inv.Out, '"', "job_info", "qstat/qstat.xsd")}
-	for i := range host.Queues {
-		q := &host.Queues[i]
-		name, _, _ := strings.Cut(q.Name, "@")
-		soon, never, available := slotsByState(q)
+	for _, c := range clusterQueues(host) {
 		x.Open("cluster_queue_summary")
-		x.Text("name", name)
-		if n, err := strconv.ParseFloat(hostValue(host, "np_load_avg"), 64); err == nil {
-			x.Real("load", n, 5)
+		x.Text("name", c.name)
+		if c.loads > 0 {
+			x.Real("load", c.load, 5)
 		}
-		x.Number("used", q.Used)
-		x.Number("resv", q.Reserved)
-		x.Number("available", available)
-		x.Number("total", q.Total)
-		x.Number("temp_disabled", soon)
-		x.Number("manual_intervention", never)
+		x.Number("used", c.used)
+		x.Number("resv", c.reserved)
+		x.Number("available", c.available)
+		x.Number("total", c.total)
+		x.Number("temp_disabled", c.soon)
+		x.Number("manual_intervention", c.never)
 		if extended {
-			for _, state := range []struct{ name, letter string }{
-				{"suspend_manual", "s"},
-				{"suspend_threshold", "A"},
-				{"suspend_on_subordinate", "S"},
-				{"suspend_calendar", "C"},
-				{"unknown", "u"},
-				{"load_alarm", "a"},
-				{"disabled_manual", "d"},
-				{"disabled_calendar", "D"},
-				{"ambiguous", "c"},
-				{"orphaned", "o"},
-				{"error", "E"},
+			for n, name := range []string{
+				"suspend_manual", "suspend_threshold", "suspend_on_subordinate", "suspend_calendar", "unknown", "load_alarm",
+				"disabled_manual", "disabled_calendar", "ambiguous", "orphaned", "error",
 			} {
-				x.Number(state.name, inState(q, state.letter))
+				x.Number(name, c.states[n]) // in the order of summaryStates
 			}
 		}
 		x.End()
