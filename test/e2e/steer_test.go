@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -188,13 +189,17 @@ func TestSteerLimits(t *testing.T) {
 func TestSteerQrsh(t *testing.T) {
 	t.Parallel()
 	a, _ := newSteered(t)
-	qrsh := func(args ...string) (string, int) {
-		t.Helper()
+	command := func(args ...string) *exec.Cmd {
 		cmd := a.login.command("qrsh", args...)
 		cmd.Dir = a.login.dir + "/u"
 		if a.user != nil {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.user.Credential()}
 		}
+		return cmd
+	}
+	qrsh := func(args ...string) (string, int) {
+		t.Helper()
+		cmd := command(args...)
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
 			t.Fatal(err)
@@ -213,6 +218,18 @@ func TestSteerQrsh(t *testing.T) {
 	if exit == 0 || !strings.Contains(out, "of login has one slot here, and no tasks beside it") {
 		t.Errorf("qrsh -inherit: %d %q", exit, out)
 	}
+	// On a terminal; no second client is connected to it.
+	term := a.login.start(command("-l", "h=node", "-pty", "y", "stty size; echo job $JOB_ID is up; read line; exit $line"))
+	a.login.await(term, 0, `24 80\r\njob \d+ is up\r\n`)
+	_, number, _ := strings.Cut(term.Text(), "job ")
+	number, _, _ = strings.Cut(number, " ")
+	for _, option := range []string{"-into", "-reconnect"} {
+		if out, exit = qrsh(option, number); exit != 1 || !strings.Contains(out, "job "+number+" runs on node, ") {
+			t.Errorf("qrsh %s %s: %d %q", option, number, exit, out)
+		}
+	}
+	a.login.press(term, "5\r")
+	a.login.ends(term, 5)
 	for range 2 { // home is full then
 		a.runsIn(a.submit("exec sleep 1000", "-q", "all.q@"+hostname(t)), "all.q@"+hostname(t))
 	}

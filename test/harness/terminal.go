@@ -55,7 +55,10 @@ func StartOnTerminal(cmd *exec.Cmd, columns, lines int) (*Terminal, error) {
 		cmd.Stderr = t.tty
 	}
 	cmd.ExtraFiles = []*os.File{t.tty}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty, cmd.SysProcAttr.Ctty = true, true, 3
 	if err := cmd.Start(); err != nil {
 		t.close()
 		return nil, err
