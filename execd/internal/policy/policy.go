@@ -201,8 +201,8 @@ func (l *look) deadlines(t Times) (list []deadline) {
 	return list
 }
 
-// maxSeconds bounds numbers of seconds: more are for ever.
-const maxSeconds = 1 << 40
+// maxSeconds bounds numbers of seconds, of which a time.Duration holds 292 years: more are for ever.
+const maxSeconds = 1 << 33
 
 // seconds returns the value of an attribute that is a number of seconds.
 func (l *look) seconds(rule string) (int64, bool) {

@@ -55,6 +55,7 @@ func TestRunning(t *testing.T) {
 		{ad: "AllowedExecuteDuration = 50\n", want: Verdict{Hold, AllowedExecuteDuration, "AllowedExecuteDuration: it has run for 50s", 47, 0}},
 		{ad: "PeriodicHold = time() > 1000010\n", next: later(60)},
 		{ad: "PeriodicRemove = CurrentTime - Since > 1000\nSince = 999990\nTimerRemove = 1000029\n", next: later(30)},
+		{ad: "AllowedJobDuration = 10000000000\n"}, // three centuries
 		{ad: "PeriodicRelease = time() > 0\n"},
 		{ad: "PeriodicHold = true ?: " + strings.Repeat("(", 300) + "1" + strings.Repeat(")", 300) + "\n", want: Verdict{Hold, PeriodicHold, api.Short("PeriodicHold is true: true ?: 1"), 3, 0}},
 	} {
