@@ -143,7 +143,8 @@ func (h *hook) start(c *call) error {
 	}
 	unix.Umask(0o022)
 	h.signals = -1
-	h.loop = reap.Loop{Signals: -1, Child: -1, Report: c.socket, Memory: -1, Session: -1, Notes: -1}
+	h.loop = reap.New()
+	h.loop.Report = c.socket
 	attr := &syscall.ProcAttr{
 		Env:   c.Env,
 		Files: c.streams[:],

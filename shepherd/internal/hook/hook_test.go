@@ -106,6 +106,15 @@ func calling(processes int, dir string, argv ...string) []byte {
 
 func sh(text string) []byte { return calling(10, "/", "/bin/sh", "-c", text) }
 
+// asleep ends when its parent has slept for a while: the runtime of Go sleeps for a moment
+// at any time.
+const asleep = `ulimit -t 9
+n=0
+while [ $n -lt 200 ]; do
+	read -r _ _ state _ </proc/$PPID/stat
+	case $state in S) n=$((n+1)) ;; *) n=0 ;; esac
+done`
+
 // TestRun sees what is told of hooks, and which parents wait for another.
 func TestRun(t *testing.T) {
 	whole := sh("echo never")
@@ -118,6 +127,8 @@ func TestRun(t *testing.T) {
 	}{
 		{sh("echo $WORD; exit 3"), true, "taken\nwaits\nstatus 3\n", "hello\n", -1},
 		{sh("kill -9 $$"), true, "taken\nwaits\nstatus -9\n", "", -1},
+		// It sees its parent sleep. One that does not has the hook use up its time.
+		{sh(asleep), true, "taken\nwaits\nstatus 0\n", "", -1},
 		{sh("sleep 1000 & exit 3"), true, "taken\nstatus 3\n", "", 0},
 		{sh("sleep 1000"), false, "taken\nstopped told to\nstatus -15\n", "", 0},
 		{sh("sleep 1000 & sleep 1000 & sleep 1000"), false, "taken\nstopped told to\nstatus -15\n", "", 0},

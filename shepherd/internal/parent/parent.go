@@ -163,7 +163,7 @@ func (p *parent) run() (code int) {
 	}()
 	var err error
 	mask := control.Mask()
-	p.loop = reap.Loop{Child: -1, Report: -1, Memory: -1, Session: -1, Notes: -1, Lease: -1}
+	p.loop = reap.New()
 	if p.loop.Signals, err = unix.Signalfd(-1, &mask, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK); err == nil {
 		err = reap.Subreaper()
 	}

@@ -25,7 +25,7 @@ type Child struct {
 	Status syscall.WaitStatus // when it has ended
 }
 
-// Loop waits. The zero descriptor is not valid: use -1 for none.
+// Loop waits for what its descriptors tell. New makes one.
 type Loop struct {
 	Signals int // a signalfd, nonblocking
 	Child   int // pidfd of the job's process, until it was taken
@@ -42,6 +42,12 @@ type Loop struct {
 
 	beside  []*Child
 	orphans syscall.Rusage // of those taken by Orphans
+}
+
+// New returns a loop that has no descriptor yet, which is -1: 0 would be the standard
+// input, and a wait for it would be over at once.
+func New() Loop {
+	return Loop{Signals: -1, Child: -1, Report: -1, Memory: -1, Session: -1, Notes: -1, Lease: -1}
 }
 
 // Watch has the loop wait for a child beside the job's process as well, until it has

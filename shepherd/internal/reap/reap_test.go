@@ -47,7 +47,8 @@ func TestLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(sfd)
-	l := Loop{Signals: sfd, Report: -1, Child: -1, Memory: -1, Session: -1, Notes: -1}
+	l := New()
+	l.Signals = sfd
 	if l.Orphans() {
 		t.Fatal("a child is left over from another test")
 	}
@@ -75,7 +76,7 @@ func TestLoop(t *testing.T) {
 	}
 	for {
 		w, err := l.Wait(time.Millisecond)
-		if err != nil || w.Ended || w.Signals || w.Report {
+		if err != nil || w != (Woken{Timeout: true}) && w != (Woken{Orphan: true}) {
 			t.Errorf("Wait = %+v, %v; want a timeout", w, err)
 		}
 		if !w.Orphan { // a signal of Go's own may come at any time
