@@ -92,8 +92,12 @@ next:
 	return kept
 }
 
-// longestPause bounds the pauses between two looks at what is waited for.
-const longestPause = 40 * time.Millisecond
+// The pauses between two looks at what is waited for have a bound, and are longer where a
+// look takes long: many start a command, and the processors are for what is looked at.
+const (
+	longestPause = 200 * time.Millisecond
+	pauseOfLooks = 3
+)
 
 // WaitFor calls ok until it reports true, with pauses that grow. After limit it returns
 // an error that names what was waited for.
@@ -101,6 +105,7 @@ func WaitFor(limit time.Duration, what string, ok func() (bool, error)) error {
 	deadline := time.Now().Add(limit)
 	var last error
 	for pause := 2 * time.Millisecond; ; pause = min(pause*5/4, longestPause) {
+		begun := time.Now()
 		done, err := ok()
 		if done && err == nil {
 			return nil
@@ -108,13 +113,14 @@ func WaitFor(limit time.Duration, what string, ok func() (bool, error)) error {
 		if err != nil {
 			last = err
 		}
+		took := time.Since(begun)
 		if time.Now().After(deadline) {
 			if last != nil {
 				return fmt.Errorf("still waiting for %s after %v: %w", what, limit, last)
 			}
 			return fmt.Errorf("still waiting for %s after %v", what, limit)
 		}
-		time.Sleep(pause)
+		time.Sleep(max(pause, min(pauseOfLooks*took, longestPause)))
 	}
 }
 
