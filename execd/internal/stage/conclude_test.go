@@ -21,12 +21,13 @@ import (
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
+	"paddock/test/harness"
 )
 
 // startedTask returns a task that runs, and a runner that knows it.
 func startedTask(t *testing.T, req api.SubmitRequest, rerunQueue bool) (*Runner, *queue.States, *job.Task) {
 	t.Helper()
-	root, err := spool.OpenRoot(t.TempDir(), true)
+	root, err := spool.OpenRoot(harness.Memory(t), true)
 	if err != nil {
 		t.Fatal(err)
 	}

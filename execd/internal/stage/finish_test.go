@@ -164,7 +164,7 @@ func newScene(t *testing.T, work *api.Work) *scene {
 	})
 	r.Sources = source.Sources{"fetch": abandoned{told: new(int)}}
 	m := &memory{fails: map[string]int{}, flushed: make(chan struct{})}
-	s := &scene{r: r, memory: m, hooks: &hooks{memory: m}, book: filepath.Join(t.TempDir(), "later", "accounting"), t: t}
+	s := &scene{r: r, memory: m, hooks: &hooks{memory: m}, book: filepath.Join(harness.Memory(t), "later", "accounting"), t: t}
 	r.Log = slog.New(slog.NewTextHandler(m, nil))
 	r.Launcher.Log = slog.New(slog.DiscardHandler)
 	r.Journal, r.Hooks = m, s.hooks
@@ -182,7 +182,7 @@ func newScene(t *testing.T, work *api.Work) *scene {
 		t.Fatal(err)
 	}
 	config := &spool.Config{}
-	for _, kv := range [][2]string{{spool.KeyTmpdir, t.TempDir()}, {spool.KeyCwd, "/"}, {spool.KeyRun, "0"}} {
+	for _, kv := range [][2]string{{spool.KeyTmpdir, harness.Memory(t)}, {spool.KeyCwd, "/"}, {spool.KeyRun, "0"}} {
 		if err := config.Set(kv[0], kv[1]); err != nil {
 			t.Fatal(err)
 		}
