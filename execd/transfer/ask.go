@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,7 +24,9 @@ const maxMethods = 64 << 10
 
 // runPlugin asks a plugin what it can, and prints it for execd.
 func runPlugin(path string) int {
-	m, err := ask(path, "/", nil, true)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	m, err := ask(ctx, path, "/", nil, true)
 	if err != nil {
 		m = order.Methods{Error: err.Error()}
 	}
@@ -35,10 +38,10 @@ func runPlugin(path string) int {
 	return 0
 }
 
-// ask has a plugin say what it can. With apart it has a process group of its own, of
-// which nothing is left.
-func ask(path, dir string, env []string, apart bool) (order.Methods, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), order.AskTime*time.Second)
+// ask has a plugin say what it can, until ctx is done. With apart it has a process group of
+// its own, of which nothing is left.
+func ask(ctx context.Context, path, dir string, env []string, apart bool) (order.Methods, error) {
+	ctx, cancel := context.WithTimeout(ctx, order.AskTime*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "-classad")
 	cmd.Dir, cmd.Env = dir, environment(env)

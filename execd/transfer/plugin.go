@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -71,7 +72,7 @@ func (p *plugins) known(scheme string) (*order.Plugin, error) {
 		return plugin, nil
 	}
 	own := order.Plugin{Scheme: scheme, Path: "./" + plugin.Path}
-	m, err := ask(own.Path, order.FilesPath, p.orders.Env, false)
+	m, err := ask(context.Background(), own.Path, order.FilesPath, p.orders.Env, false)
 	if err != nil {
 		return nil, never(unix.ENOEXEC, "the job's own plugin %s cannot be used: %v", quote(plugin.Path), err)
 	}

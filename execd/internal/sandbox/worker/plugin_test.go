@@ -208,13 +208,20 @@ func TestAsk(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	pipe := filepath.Join(r.home, "pipe")
 	r.put(r.home, "pipe|")
+	started := make(chan string, 1)
 	go func() { // it has begun
-		_, _ = os.ReadFile(pipe)
+		text, _ := os.ReadFile(pipe)
+		started <- strings.TrimSpace(string(text))
 		cancel()
 	}()
-	if _, err := r.Ask(ctx, r.owner, r.plugin("p", false, "echo >"+pipe+"; sleep 1000").Path); err == nil {
+	if _, err := r.Ask(ctx, r.owner, r.plugin("p", false, "sleep 1000 & echo $! >"+pipe+"; wait").Path); err == nil {
 		t.Error("a plugin that hangs is waited for")
 	}
+	child := <-started
+	r.must(harness.WaitFor(harness.Patience, "the end of what the plugin has started", func() (bool, error) {
+		_, err := os.Stat("/proc/" + child)
+		return err != nil, nil
+	}))
 }
 
 // hangs has a plugin that hangs go with its worker.

@@ -109,6 +109,8 @@ func (r *Runner) Ask(ctx context.Context, as *user.User, path string) (order.Met
 	said, stderr := order.Beginning{Most: maxSaid}, order.Beginning{Most: maxSaid}
 	cmd := r.Starter.Program(ctx, as, r.Program, "plugin", path)
 	cmd.Stdout, cmd.Stderr = &said, &stderr
+	// It ends what the plugin has started.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Second
 	err := r.Starter.Start(cmd)
 	if err == nil {
