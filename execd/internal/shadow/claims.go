@@ -136,11 +136,15 @@ func (s *Shadows) Recover(t *job.Task) {
 		c = &claim{record: record{Host: t.Start.Remote.Host}, closed: true, lease: lease{length: wanted * time.Second, tried: now, renewed: now}}
 	case c.run == nil:
 		c.class, c.spent = classOf(t.Job), false
-		if _, n, err := api.SandboxID(t.Start.Remote.Sandbox).Parse(); err == nil {
-			s.last = max(s.last, n) // the clock may have been set back
-		}
+	}
+	var before *run
+	if c != nil {
+		before = c.run
 	}
 	r := s.enter(t, c)
+	if s.last = max(s.last, r.number()); before != nil && before.number() > r.number() { // the clock may have been set back
+		c.run = before // which was begun when this one was over there
+	}
 	r.found = true
 	r.recall(s.Host.Store.Updated(t))
 	if !ended {

@@ -54,6 +54,12 @@ func (r *run) String() string { return fmt.Sprintf("job %v", r.task) }
 
 func (r *run) sandbox() string { return r.task.Start.Remote.Sandbox }
 
+// number is greater for each run of this host than for those before it; 0: it has none.
+func (r *run) number() uint64 {
+	_, n, _ := api.SandboxID(r.sandbox()).Parse()
+	return n
+}
+
 // poke has its goroutine look again.
 func (r *run) poke() {
 	select {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -295,10 +296,12 @@ type home struct {
 	dir   string
 	knobs string
 	node  *node
-	root  *spool.Root
-	store *job.Store
-	s     *Shadows
-	stop  func()
+
+	backwards bool // what an earlier one has left is found in the other order
+	root      *spool.Root
+	store     *job.Store
+	s         *Shadows
+	stop      func()
 }
 
 // newHome has a home with a node of so many slots.
@@ -357,7 +360,11 @@ func (h *home) begin() {
 	if err := h.s.Load(); err != nil {
 		h.t.Fatal(err)
 	}
-	for _, t := range h.store.Unfinished() {
+	tasks := h.store.Unfinished()
+	if h.backwards {
+		slices.Reverse(tasks)
+	}
+	for _, t := range tasks {
 		h.s.Recover(t)
 	}
 	ctx, cancel := context.WithCancel(h.t.Context())
@@ -694,6 +701,40 @@ func TestRestart(t *testing.T) {
 			t.Errorf("%+v, fenced %v", h.lines(), h.node.fenced)
 		}
 	})
+}
+
+// A claim is that of the run that was begun last under it, also after a restart that finds the
+// one before as well: its end is not told yet.
+func TestTwoOfOneClaim(t *testing.T) {
+	for _, backwards := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHome(t, 1)
+			defer func() { h.stop() }()
+			h.submit(api.SubmitRequest{})
+			var first api.SandboxID
+			h.change(func(n *node) {
+				for _, c := range n.claims {
+					first = c.sandbox
+					n.say(api.ActivationEvent{Sandbox: c.sandbox, Kind: api.ActivationOver, End: &api.ActivationEnd{Fate: "done"}})
+					c.sandbox = ""
+				}
+			})
+			h.submit(api.SubmitRequest{})
+			h.stop()
+			h.backwards = backwards
+			h.begin()
+			synctest.Wait()
+			h.change(func(n *node) { n.end(first, 0, 0, "exit") })
+			h.submit(api.SubmitRequest{})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			h.node.mu.Lock()
+			defer h.node.mu.Unlock()
+			if len(h.node.begun) != 2 || len(h.node.claims) != 1 || slices.Contains(h.node.log, api.VerbRelease) {
+				t.Errorf("backwards %v: %d runs, %d claims; %q", backwards, len(h.node.begun), len(h.node.claims), h.node.log)
+			}
+		})
+	}
 }
 
 // A run of which a host knows nothing may have been one if its claim is over there: it was
