@@ -652,7 +652,8 @@ type sender struct {
 	left   string
 	queued bool // it reports that it waits for its turn first
 	waits  chan struct{}
-	keeps  bool // slots, until it has arrived
+	begun  chan struct{} // read when it has begun, and when it is to end; nil: it ends
+	keeps  bool          // slots, until it has arrived
 
 	frozen, arrived atomic.Int32 // how often it was told so
 }
@@ -669,6 +670,10 @@ func (o *sender) Send(ctx context.Context, _ *job.Task, report func(base.Progres
 	}
 	if o.bytes > 0 {
 		report(base.Progress{Bytes: o.bytes, Files: 1, Left: o.left})
+	}
+	if o.begun != nil { // it is, and ends
+		<-o.begun
+		<-o.begun
 	}
 	if len(o.fails) > 0 {
 		err, o.fails = o.fails[0], o.fails[1:]
@@ -716,6 +721,24 @@ func TestOutputOfQueuedJob(t *testing.T) {
 	s.r.Changed(s.l.task)
 	eventually(t, "gone", func() bool { return s.r.Store.State(s.l.task) == job.Gone })
 	s.wantTrace("sync", "output", "event warned", "output", "event over", "told", "ad")
+}
+
+// What somebody has mended while an attempt was under way that fails for it is tried again.
+func TestClearedDuringAttempt(t *testing.T) {
+	s := newScene(t, nil)
+	s.mend()
+	o := &sender{memory: s.memory, fails: []error{&exit.Permanent{Errno: 2, Err: errors.New("no such directory")}}, begun: make(chan struct{})}
+	s.r.Output = o
+	s.r.advance(s.l, nil)
+	o.begun <- struct{}{}
+	looked := make(chan struct{})
+	s.r.advance(s.l, func() { s.l.end.Again(); close(looked) })
+	<-looked
+	o.begun <- struct{}{}
+	o.begun <- struct{}{}
+	o.begun <- struct{}{}
+	eventually(t, "gone", func() bool { return s.r.Store.State(s.l.task) == job.Gone })
+	s.wantTrace("sync", "output", "output", "event over", "told", "ad")
 }
 
 // hasOutputHook gives the run a sandbox, and a hook that is told of its output.

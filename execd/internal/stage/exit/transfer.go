@@ -92,6 +92,9 @@ func (t *Transfer) ended(err error) {
 	}
 }
 
+// Active reports whether an attempt is under way.
+func (t *Transfer) Active() bool { return t.active }
+
 // Reconnected is called when there is a connection again: the next step tries it.
 func (t *Transfer) Reconnected() { t.waits = false }
 

@@ -206,8 +206,10 @@ func (f *End) lost(t *exit.Transfer, attempt int, err error) {
 	if forGood {
 		stuck.Errno = permanent.Errno
 	}
+	cleared := f.cleared // what was mended may have come too late for this attempt
+	f.cleared = false
 	stuck.KiB = (f.Output.Standing().Total + 1023) >> 10
-	if forGood || time.Since(f.sent.Failing) > f.host.Patience() {
+	if !cleared && (forGood || time.Since(f.sent.Failing) > f.host.Patience()) {
 		f.vain.Store(true)
 		if after = 0; stuck.Errno == int(unix.ENOSPC) || stuck.Errno == int(unix.EDQUOT) {
 			after = deliveries.Most
@@ -272,7 +274,11 @@ func (f *End) note() {
 // Again has output that was stuck tried to be delivered again, with new patience, when
 // somebody has looked.
 func (f *End) Again() {
-	if f.Output.transfer != nil && f.vain.Load() && f.host.Store.Stuck(f.of) == nil {
+	if f.Output.transfer == nil || f.host.Store.Stuck(f.of) != nil {
+		return
+	}
+	f.cleared = f.Output.transfer.Active()
+	if f.vain.Load() {
 		f.vain.Store(false)
 		f.sent.Failing = time.Time{}
 		f.note()

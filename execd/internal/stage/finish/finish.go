@@ -58,6 +58,7 @@ type End struct {
 
 	removal  Transit     // of output that nobody wants any more
 	vain     atomic.Bool // the output could not be delivered until somebody has looked
+	cleared  bool        // somebody has looked since the attempt that is under way was begun
 	expiry   *time.Timer // gives up output that is stuck; nil: it never was
 	cleaned  bool        // nothing is left of it but its record
 	shed     atomic.Bool // what is scarce was given back before the output was transferred
