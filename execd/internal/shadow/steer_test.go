@@ -3,6 +3,7 @@ package shadow
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -67,7 +68,10 @@ func TestUserLimit(t *testing.T) {
 		synctest.Wait()
 		there := map[*job.Task]bool{}
 		denied, foremost := false, h.s.Foremost
+		var mu sync.Mutex
 		h.s.Foremost = func(int) (list []schedule.Waiting) { // one more the first time, as if that started at home now
+			mu.Lock()
+			defer mu.Unlock()
 			for _, w := range foremost(1) {
 				if w.Tasks = min(w.Tasks, 2-len(there)); !denied {
 					w.Tasks = 3
@@ -77,6 +81,8 @@ func TestUserLimit(t *testing.T) {
 			return list
 		}
 		h.s.Depart = func(t *job.Task, _ bool) bool {
+			mu.Lock()
+			defer mu.Unlock()
 			if len(there) == 2 {
 				denied = true
 				return false
@@ -84,7 +90,11 @@ func TestUserLimit(t *testing.T) {
 			there[t] = true
 			return true
 		}
-		h.s.Back = func(t *job.Task, _ schedule.Used) { delete(there, t) }
+		h.s.Back = func(t *job.Task, _ schedule.Used) {
+			mu.Lock()
+			defer mu.Unlock()
+			delete(there, t)
+		}
 		h.submit(api.SubmitRequest{Tasks: api.Tasks{First: 1, Last: 3, Step: 1}})
 		if n := h.endAll(0); n != 2 || !denied {
 			t.Errorf("%d tasks run at once, want 2; one more was denied: %t", n, denied)
