@@ -118,7 +118,7 @@ const (
 	ActivationUpdate    ActivationKind = "update"    // Ad, by the clock of UPDATE_JOB_INFO
 	ActivationSuspended ActivationKind = "suspended" // Ad
 	ActivationResumed   ActivationKind = "resumed"   // Ad
-	ActivationOver      ActivationKind = "over"      // End: no process is left, and the claim may be activated again
+	ActivationOver      ActivationKind = "over"      // End: no process is left, and the claim may be activated again; Outcome
 	ActivationFinal     ActivationKind = "final"     // End and Ad: nothing is left of the run but this event
 	ActivationGone      ActivationKind = "gone"      // Reason: it was never started, or nothing is known of it any more
 )
@@ -136,6 +136,8 @@ type ActivationEvent struct {
 	Ad     string         `json:"ad,omitempty"`
 	End    *ActivationEnd `json:"end,omitempty"`
 	Reason string         `json:"reason,omitempty"` // of ActivationGone
+	// Outcome, of ActivationOver, is what the run has left; nil: nothing travels.
+	Outcome *Outcome `json:"outcome,omitempty"`
 }
 
 // MaxUpdate bounds ActivationEvent.Ad, in bytes. Attributes that do not fit are left out.
@@ -173,6 +175,8 @@ type RunStateReply struct {
 	// Over says that the claim of an id that is not known is over: what ran by it may have
 	// ended, and be forgotten.
 	Over bool `json:"over,omitempty"`
+	// Carried is how the files of an activation with a Carriage stand; nil: it has none.
+	Carried *Carried `json:"carried,omitempty"`
 }
 
 // RunState is the state of an activation.

@@ -395,6 +395,7 @@ type TaskDetail struct {
 type Transfer struct {
 	Output  bool      `json:"output"` // out of it
 	Bytes   int64     `json:"bytes"`
+	Before  int64     `json:"before,omitempty"`  // of Bytes, those that were carried before the present attempt
 	Total   int64     `json:"total,omitempty"`   // 0: not known yet
 	Files   int       `json:"files,omitempty"`   // that are through
 	Since   time.Time `json:"since,omitzero"`    // of the present attempt; zero: none is under way
@@ -403,6 +404,7 @@ type Transfer struct {
 	Failure string    `json:"failure,omitempty"` // of the last that has failed
 	Done    bool      `json:"done,omitempty"`    // all has arrived
 	Left    string    `json:"left,omitempty"`    // but for what was left out: how much, and the first names
+	Peer    string    `json:"peer,omitempty"`    // the host at the other end; empty: this one
 }
 
 // HookRun is a hook that was called for a task, or a script of its own.

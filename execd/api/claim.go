@@ -141,6 +141,11 @@ type ClaimOrder struct {
 	// for some minutes at most; of VerbClaimCheck, while so much output of its jobs is on its
 	// way that no other is started.
 	Await bool `json:"await,omitempty"`
+	// Keep, of VerbRelease, keeps the output of activations with a Carriage that waits to be
+	// pulled, or is: its sandboxes are detached, each with a lease as long as the claim's that
+	// RenewAllRequest renews. Otherwise it is discarded. A claim that ends otherwise than by a
+	// release or with its lease keeps it, too.
+	Keep bool `json:"keep,omitempty"`
 }
 
 // ClaimState is the state of a claim.
@@ -165,6 +170,8 @@ type ActivateRequest struct {
 	Sandbox SandboxID `json:"sandbox,omitempty"`
 	// Home is the job by the numbers of the submit host. It needs Sandbox.
 	Home *Home `json:"home,omitempty"`
+	// Carriage has the files of the job travel. It needs Home.
+	Carriage *Carriage `json:"carriage,omitempty"`
 }
 
 // ActivateReply names the job that runs.
@@ -359,8 +366,14 @@ func (c *Claim) Continue(ctx context.Context) (ClaimState, error) {
 	return c.order(ctx, VerbClaimContinue)
 }
 
-// Release gives the slot back. What runs there is killed.
+// Release gives the slot back. What runs there is killed, and output that was not pulled yet
+// is discarded.
 func (c *Claim) Release(ctx context.Context) error {
 	_, err := c.order(ctx, VerbRelease)
 	return err
+}
+
+// ReleaseKeeping is Release, and keeps output that was not pulled yet: see ClaimOrder.Keep.
+func (c *Claim) ReleaseKeeping(ctx context.Context) error {
+	return c.client.Call(ctx, VerbRelease, &ClaimOrder{ID: c.Reply.ID, Keep: true}, &ClaimState{})
 }

@@ -109,7 +109,7 @@ func TestClientOn(t *testing.T) {
 		c := api.NewClientOver("here", func(_ context.Context, path string, _ []byte, _ func(string, io.Reader) error) error {
 			got = path
 			return nil
-		}).On(host)
+		}, nil).On(host)
 		if err := c.Call(t.Context(), api.VerbSlots, &api.SlotsRequest{}, &api.SlotsReply{}); err != nil || got != want {
 			t.Errorf("%q: %s, %v; want %s", host, got, err, want)
 		}

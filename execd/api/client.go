@@ -33,29 +33,36 @@ type Client struct {
 	where string // the path of the socket, or the name of a host
 	path  string // of all verbs
 	post  postFunc
+
+	streams streamFunc // nil: it sends none
 }
 
 // postFunc posts a request to a path, and calls read with the status and the body of the
 // answer.
 type postFunc = func(ctx context.Context, path string, body []byte, read func(status string, r io.Reader) error) error
 
+// streamFunc posts a request whose body is read to its end, or until the answer comes, and
+// calls read as a postFunc does. It gives up when no byte moves for StageStall.
+type streamFunc = func(ctx context.Context, path string, body io.Reader, read func(status string, r io.Reader) error) error
+
 // NewClient returns a client of the execd that listens on a Unix socket. It
 // does not connect yet.
 func NewClient(socket string) *Client {
 	return NewClientOver(socket, func(ctx context.Context, path string, body []byte, read func(string, io.Reader) error) error {
 		return post(ctx, socket, path, body, read)
-	})
+	}, nil)
 }
 
-// NewClientOver returns a client of the execd at a place, to which post sends requests.
-func NewClientOver(where string, post postFunc) *Client {
-	return &Client{where, "/" + Version + "/", post}
+// NewClientOver returns a client of the execd at a place, to which post sends requests, and
+// streams those with streams; nil: there are none.
+func NewClientOver(where string, post postFunc, streams streamFunc) *Client {
+	return &Client{where, "/" + Version + "/", post, streams}
 }
 
 // On returns a client of the execd of another host, which this one asks on the caller's
 // behalf: see paddock-pool(7). It has the verbs of claims, VerbSlots and VerbHello.
 func (c *Client) On(host string) *Client {
-	return &Client{c.where, c.path + OnHost + "/" + url.PathEscape(host) + "/", c.post}
+	return &Client{c.where, c.path + OnHost + "/" + url.PathEscape(host) + "/", c.post, nil}
 }
 
 // OnHost stands in a path before the name of the host that is to be asked instead.
@@ -89,7 +96,11 @@ func (c *Client) exchange(ctx context.Context, verb string, request any, read fu
 	if err != nil {
 		return fmt.Errorf("internal error: cannot encode %s request: %w", verb, err)
 	}
-	err = c.patiently(ctx, func() error { return c.ask(ctx, verb, body, read) })
+	return c.explain(ctx, c.patiently(ctx, func() error { return c.post(ctx, c.path+verb, body, c.reply(read)) }))
+}
+
+// explain returns the error of a request in the form that callers know.
+func (c *Client) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -153,9 +164,9 @@ func (c *Client) patiently(ctx context.Context, try func() error) error {
 	}
 }
 
-// ask sends one request once and calls read with the reply.
-func (c *Client) ask(ctx context.Context, verb string, body []byte, read func(io.Reader) error) error {
-	return c.post(ctx, c.path+verb, body, func(status string, r io.Reader) error {
+// reply returns what calls read with a reply, and returns the error of one that is none.
+func (c *Client) reply(read func(io.Reader) error) func(status string, r io.Reader) error {
+	return func(status string, r io.Reader) error {
 		if status == "200 OK" {
 			return read(r)
 		}
@@ -168,7 +179,7 @@ func (c *Client) ask(ctx context.Context, verb string, body []byte, read func(io
 			e.Text = fmt.Sprintf("execd at %s answered %s", c.where, status)
 		}
 		return e
-	})
+	}
 }
 
 // post does one request of HTTP/1.0: the connection has no other, and the

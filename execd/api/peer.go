@@ -26,14 +26,17 @@ type HelloReply struct {
 	Arch    string `json:"arch,omitempty"`
 }
 
-// RenewAllRequest renews the leases of several claims, as VerbRenew does of one.
+// RenewAllRequest renews the leases of several claims, as VerbRenew does of one, and of
+// sandboxes that are detached.
 type RenewAllRequest struct {
-	IDs []ClaimID `json:"ids"` // at most MaxWords
+	IDs       []ClaimID      `json:"ids"`                 // at most MaxWords, with the sandboxes
+	Sandboxes []SandboxOrder `json:"sandboxes,omitempty"` // of the execd that asks for itself
 }
 
 // RenewAllReply says of each how it stands, in the order of the request.
 type RenewAllReply struct {
-	Claims []Renewed `json:"claims"`
+	Claims    []Renewed        `json:"claims"`
+	Sandboxes []RenewedSandbox `json:"sandboxes,omitempty"`
 }
 
 // Renewed is the state of a claim, or why it could not be renewed.
@@ -88,9 +91,8 @@ const (
 	PeerDown    PeerState = "down"
 )
 
-// RenewAll renews the leases of claims.
-func (c *Client) RenewAll(ctx context.Context, ids []ClaimID) (list []Renewed, err error) {
-	reply := RenewAllReply{}
-	err = c.Call(ctx, VerbRenewAll, &RenewAllRequest{IDs: ids}, &reply)
-	return reply.Claims, err
+// RenewAll renews the leases of claims, and of sandboxes that are detached.
+func (c *Client) RenewAll(ctx context.Context, r RenewAllRequest) (reply RenewAllReply, err error) {
+	err = c.Call(ctx, VerbRenewAll, &r, &reply)
+	return reply, err
 }

@@ -131,6 +131,8 @@ type Activation struct {
 	Host    string    `json:"host,omitempty"` // empty: this one
 	User    string    `json:"user,omitempty"` // empty: execd
 	Home    *Home     `json:"home,omitempty"`
+
+	Carriage *Carriage `json:"carriage,omitempty"`
 }
 
 // Resource is one element of -l.

@@ -1,12 +1,12 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/user"
@@ -57,32 +57,31 @@ func username(t *testing.T) string {
 	return u.Username
 }
 
-// client asks node as desk, for a user or for itself.
+// client asks node as desk, for a user or for itself. Each request has a connection of its
+// own.
 func (s *shadow) client(user string) *api.Client {
-	return api.NewClientOver("node", func(ctx context.Context, path string, body []byte, read func(string, io.Reader) error) error {
-		c, err := s.dial(s.m)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		defer context.AfterFunc(ctx, func() { c.Close() })()
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://node"+path, bytes.NewReader(body))
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialTLSContext:    func(context.Context, string, string) (net.Conn, error) { return s.dial(s.m) },
+	}
+	stream := func(ctx context.Context, path string, body io.Reader, read func(string, io.Reader) error) error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://node"+path, body)
 		if err != nil {
 			return err
 		}
 		if user != "" {
 			r.Header.Set("Paddock-User", user)
 		}
-		if err := r.Write(c); err != nil {
-			return err
-		}
-		answer, err := http.ReadResponse(bufio.NewReader(c), r)
+		answer, err := transport.RoundTrip(r)
 		if err != nil {
 			return err
 		}
 		defer answer.Body.Close()
 		return read(answer.Status, answer.Body)
-	})
+	}
+	return api.NewClientOver("node", func(ctx context.Context, path string, body []byte, read func(string, io.Reader) error) error {
+		return stream(ctx, path, bytes.NewReader(body), read)
+	}, stream)
 }
 
 // claim claims a slot for the user.

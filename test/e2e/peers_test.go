@@ -167,7 +167,8 @@ func TestPeerClaims(t *testing.T) {
 		if state, err := c.Continue(p.ctx); err != nil || state.Activity != "Busy" {
 			t.Errorf("continued: %+v, %v", state, err)
 		}
-		list, err := remote.RenewAll(p.ctx, []api.ClaimID{c.Reply.ID, withSecret(c.Reply.ID)})
+		reply, err := remote.RenewAll(p.ctx, api.RenewAllRequest{IDs: []api.ClaimID{c.Reply.ID, withSecret(c.Reply.ID)}})
+		list := reply.Claims
 		if err != nil || len(list) != 2 || list[0].Error != nil || list[0].Lease < 10 || list[1].Error == nil || list[1].Error.Refusal != api.RefusedUnknown {
 			t.Errorf("renewed: %+v, %v", list, err)
 		}

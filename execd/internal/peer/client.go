@@ -74,7 +74,7 @@ func (c *Clients) dial(ctx context.Context, _, address string) (net.Conn, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*handshakePatience)
 	defer cancel()
-	d := net.Dialer{KeepAliveConfig: keepAlive}
+	d := net.Dialer{KeepAliveConfig: keepAlive, Control: endSilent}
 	conn, err := d.DialContext(ctx, "tcp", p.Address)
 	if err != nil {
 		return nil, err
@@ -120,8 +120,11 @@ func (c *Clients) Of(host, user string) *api.Client { return c.OfHolding(host, u
 // OfHolding is Of. Before an answer is read hold is called with the most bytes that it may
 // have, and may wait until there is room for them.
 func (c *Clients) OfHolding(host, user string, hold func(ctx context.Context, size int) error) *api.Client {
+	streams := func(ctx context.Context, path string, body io.Reader, read func(status string, r io.Reader) error) error {
+		return c.stream(ctx, host, user, path, body, read)
+	}
 	return api.NewClientOver(host, func(ctx context.Context, path string, body []byte, read func(status string, r io.Reader) error) error {
-		answer, err := c.post(ctx, host, user, path, body)
+		answer, err := c.post(ctx, host, user, path, bytes.NewReader(body))
 		if err != nil {
 			return err
 		}
@@ -136,18 +139,18 @@ func (c *Clients) OfHolding(host, user string, hold func(ctx context.Context, si
 			}
 		}
 		return read(answer.Status, io.LimitReader(answer.Body, size))
-	})
+	}, streams)
 }
 
 // post sends one request.
-func (c *Clients) post(ctx context.Context, host, user, path string, body []byte) (*http.Response, error) {
+func (c *Clients) post(ctx context.Context, host, user, path string, body io.Reader) (*http.Response, error) {
 	if _, err := c.keeper.Current().Executor(host); err != nil {
 		return nil, err
 	}
 	if strings.TrimSpace(user) != user { // a header would name another
 		return nil, fmt.Errorf("cannot ask %.60q: %q is no name of a user", host, user)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+host+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+host+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask %.60q: %w", host, err)
 	}

@@ -89,7 +89,7 @@ func (c *Conn) Close() error { return c.close() }
 
 // Listen listens on an address.
 func Listen(address string, keeper *Keeper, log *slog.Logger) (*Listener, error) {
-	config := net.ListenConfig{KeepAliveConfig: keepAlive}
+	config := net.ListenConfig{KeepAliveConfig: keepAlive, Control: endSilent} // connections inherit it
 	l, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for other hosts: %w", err)

@@ -47,7 +47,7 @@ func TestSilentHost(t *testing.T) {
 		w.enter([]Peer{{Name: "node", Address: "192.0.2.7:6445"}})
 		done := make(chan struct{})
 		go func() {
-			w.follow(ctx, "node", api.NewClientOver("node", post))
+			w.follow(ctx, "node", api.NewClientOver("node", post, nil))
 			close(done)
 		}()
 		for range 2 {

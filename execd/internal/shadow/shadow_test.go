@@ -329,7 +329,7 @@ func (h *home) begin() {
 	}
 	h.s = &Shadows{
 		Host: host, Root: h.root, Domain: func() string { return "cluster" },
-		On: func(host, _ string) *api.Client { return api.NewClientOver(host, h.node.post()) },
+		On: func(host, _ string) *api.Client { return api.NewClientOver(host, h.node.post(), nil) },
 		Peers: func() []api.PeerStatus {
 			h.node.mu.Lock()
 			defer h.node.mu.Unlock()

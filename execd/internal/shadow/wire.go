@@ -373,7 +373,8 @@ func (s *Shadows) renewAll(ctx context.Context, name string, list []*claim) {
 		ids[i] = c.ID
 	}
 	limited, cancel := context.WithTimeout(ctx, renewPatience)
-	states, err := s.On(name, "").RenewAll(limited, ids)
+	reply, err := s.On(name, "").RenewAll(limited, api.RenewAllRequest{IDs: ids})
+	states := reply.Claims
 	cancel()
 	if err == nil && len(states) != len(list) {
 		err = fmt.Errorf("it has answered for %d claims instead of %d", len(states), len(list))
