@@ -40,6 +40,15 @@ func (s source) open(stay bool) (int, error) {
 	return openBeneath(s.dir, s.name, flags, 0, stay)
 }
 
+// look returns what a source is.
+func (s source) look() (st unix.Stat_t, err error) {
+	if s.follow {
+		err = unix.Stat(s.path, &st)
+		return st, err
+	}
+	return lstat(s.dir, s.name)
+}
+
 // copyFile copies a regular file to a name in a directory. st is what it was when it was
 // found.
 func (w *worker) copyFile(s source, st *unix.Stat_t, dir int, name string) error {

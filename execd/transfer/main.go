@@ -86,6 +86,7 @@ type worker struct {
 	boot   string
 
 	bytes, total, files, beat atomic.Int64
+	before                    atomic.Int64 // see order.Progress
 	waits                     atomic.Int64 // see order.Line
 	result                    order.Result
 
@@ -161,7 +162,7 @@ func (w *worker) tell(to io.Writer, stop <-chan bool, stopped chan<- bool) {
 
 func (w *worker) write(to io.Writer, r *order.Result) {
 	line, err := json.Marshal(order.Line{
-		Progress: order.Progress{Bytes: w.bytes.Load(), Total: w.total.Load(), Files: int(w.files.Load())},
+		Progress: order.Progress{Bytes: w.bytes.Load(), Total: w.total.Load(), Files: int(w.files.Load()), Before: w.before.Load()},
 		Beat:     w.beat.Load(), Waits: int(w.waits.Load()), Result: r,
 	})
 	if err == nil {
@@ -191,10 +192,19 @@ func (w *worker) do(in io.Reader) error {
 		}
 		unix.CloseOnExec(fd)
 	}
+	if w.orders.Pack != nil || w.orders.Unpack != nil {
+		unix.CloseOnExec(order.Stream)
+	}
 	if w.orders.Turn {
 		w.rates(io.MultiReader(lines, in))
 	}
-	if len(w.orders.Bring) > 0 {
+	switch {
+	case w.orders.Unpack != nil:
+		return w.receive()
+	case w.orders.Pack != nil:
+		w.stay = w.orders.Send != nil
+		return w.emit()
+	case len(w.orders.Bring) > 0:
 		return w.bring()
 	}
 	w.stay = true

@@ -79,17 +79,31 @@ func failed(err error) int {
 // pack writes a directory as a stream, behind what the receiver has of it.
 func (w *worker) pack(out io.Writer, dir string, have pack.Have) (*packing, error) {
 	w.stay = true
-	p := &packing{worker: w, top: dir}
+	return w.packAll(out, have, func(p *packing) error {
+		fd, err := p.openTree(source{path: dir, follow: true})
+		if err != nil {
+			return fail("open", dir, err)
+		}
+		p.hidden = isPart
+		return p.tree(fd, dir)
+	})
+}
+
+// packAll writes a stream, behind what the receiver has of it. Content writes what is in it,
+// the same each time.
+func (w *worker) packAll(out io.Writer, have pack.Have, content func(p *packing) error) (*packing, error) {
+	p := &packing{worker: w, content: content}
 	err := p.prepare()
+	if errors.Is(err, errTurn) {
+		return p, err
+	}
 	for err == nil {
-		p.out = pack.NewWriter(out, have, uint64(p.sum.items), uint64(p.sum.bytes))
-		if err = p.run(); !errors.Is(err, pack.ErrAnew) {
+		w.had(have)
+		if err = p.all(pack.NewWriter(out, have, uint64(p.sum.items), uint64(p.sum.bytes))); !errors.Is(err, pack.ErrAnew) {
 			break
 		}
 		have, err = pack.Have{}, nil
-		w.result.Skipped, w.result.Skips = 0, nil
 	}
-	p.sent.close()
 	if err != nil {
 		if p.out == nil {
 			p.out = pack.NewWriter(out, pack.Have{}, 0, 0)
@@ -103,31 +117,69 @@ func (w *worker) pack(out io.Writer, dir string, have pack.Have) (*packing, erro
 	return p, err
 }
 
+// had notes what was there before a stream.
+func (w *worker) had(have pack.Have) {
+	n := int64(have.Bytes + have.Data)
+	w.bytes.Store(n)
+	w.before.Store(n)
+}
+
 // packing is a tree that is being written.
 type packing struct {
 	*worker
-	top  string // path of the first directory
-	sum  sum
-	sent *table // files with several names that were sent; nil: there are none
-	out  *pack.Writer
-	from *walker
-	buf  []byte
-	root pack.Digest
+	content func(*packing) error
+	out     *pack.Writer // nil: it is only looked how much there is
+	sum     sum
+	sent    *table // files with several names that were sent; nil: there are none
+	buf     []byte
+	root    pack.Digest
+
+	top   string // path of the directory that is gone through
+	from  *walker
+	given int // how many levels of it the stream has
+
+	// Of that directory, what of it is left out; nil: nothing.
+	hidden func(name string) bool                              // at its top
+	wanted func(name string, st *unix.Stat_t) (is, leads bool) // leads: what is wanted may be in it
+	staged *table                                              // and has not changed since
 }
 
 // prepare looks how much there is.
-func (p *packing) prepare() (err error) {
-	s := source{path: p.top, follow: true}
-	var st unix.Stat_t
-	if err := unix.Stat(p.top, &st); err != nil {
-		return fail("open", p.top, err)
-	}
-	if kind(&st) != unix.S_IFDIR {
-		return fail("open", p.top, unix.ENOTDIR)
-	}
-	if p.sum, err = p.scan(s, &st); err != nil || p.sum.shared == 0 {
+func (p *packing) prepare() error {
+	if err := p.all(nil); err != nil {
 		return err
 	}
+	p.total.Store(p.sum.bytes)
+	if p.orders.Max > 0 && p.sum.bytes > p.orders.Max {
+		return p.tooMuch(p.sum.bytes)
+	}
+	if p.orders.Pack != nil {
+		return p.turn()
+	}
+	return nil
+}
+
+// all goes through all that there is.
+func (p *packing) all(out *pack.Writer) error {
+	p.out, p.result.Skipped, p.result.Skips = out, 0, nil
+	if out != nil && p.sum.shared > 0 {
+		if err := p.openSent(); err != nil {
+			return err
+		}
+		defer func() {
+			p.sent.close()
+			p.sent = nil
+		}()
+	}
+	if err := p.content(p); err != nil || out == nil {
+		return err
+	}
+	var err error
+	p.root, err = out.End(uint64(p.result.Skipped))
+	return err
+}
+
+func (p *packing) openSent() error {
 	f, err := os.CreateTemp("", "paddock-")
 	if err != nil {
 		return fail("make", "a temporary file", err)
@@ -150,15 +202,13 @@ func (p *packing) path(name string) string {
 	return p.top + "/" + p.from.of(name)
 }
 
-func (p *packing) run() error {
-	fd, err := p.openTree(source{path: p.top, follow: true})
-	if err != nil {
-		return fail("open", p.top, err)
-	}
+// tree writes what is in a directory, which it closes. It has a path.
+func (p *packing) tree(fd int, path string) (err error) {
+	p.top, p.given = path, 0
 	p.from, err = newWalker(fd, p.stay)
 	defer func() { p.from.close() }()
 	if err != nil {
-		return fail("look at", p.top, err)
+		return fail("look at", path, err)
 	}
 	for {
 		name, err := p.from.next()
@@ -167,7 +217,7 @@ func (p *packing) run() error {
 		}
 		if name == "" {
 			if p.from.depth() == 0 {
-				break
+				return nil
 			}
 			err = p.leave()
 		} else {
@@ -177,11 +227,36 @@ func (p *packing) run() error {
 			return err
 		}
 	}
-	p.root, err = p.out.End(uint64(p.result.Skipped))
-	return err
+}
+
+// reach has the stream come to the directory that is gone through now.
+func (p *packing) reach() error {
+	for p.given < p.from.depth() {
+		p.given++
+		if err := p.dir(p.from.name(p.given)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *packing) dir(name string) error {
+	if p.out == nil {
+		p.count(&p.sum, &unix.Stat_t{Mode: unix.S_IFDIR})
+		return nil
+	}
+	return p.out.Dir(name)
+}
+
+func (p *packing) up(m pack.Meta) error {
+	if p.out == nil {
+		return nil
+	}
+	return p.out.Up(m)
 }
 
 func (p *packing) leave() error {
+	depth := p.from.depth()
 	var st unix.Stat_t
 	err := unix.Fstat(p.from.fd, &st)
 	if err == nil {
@@ -190,40 +265,74 @@ func (p *packing) leave() error {
 	if err != nil {
 		return fail("leave", p.path(""), err)
 	}
-	return p.out.Up(metaOf(&st))
+	if p.given < depth {
+		return nil // there was nothing in it that is wanted
+	}
+	p.given--
+	return p.up(metaOf(&st))
 }
 
 // name writes one name of a directory.
 func (p *packing) name(name string) error {
+	p.beat.Add(1)
 	st, err := lstat(p.from.fd, name)
 	switch {
-	case errors.Is(err, unix.ENOENT), p.from.depth() == 0 && isPart(name):
+	case errors.Is(err, unix.ENOENT), p.from.depth() == 0 && p.hidden != nil && p.hidden(name):
 		return nil
 	case err != nil:
 		return fail("look at", p.path(name), err)
 	}
-	switch kind(&st) {
-	case unix.S_IFDIR:
+	is, leads := true, false
+	if p.wanted != nil {
+		is, leads = p.wanted(p.from.of(name), &st)
+	}
+	switch {
+	case !is && !leads, kind(&st) == unix.S_IFDIR && identity{st.Dev, st.Ino} == p.self:
+		return nil
+	case kind(&st) == unix.S_IFDIR:
 		if err := p.from.down(name); err != nil {
 			return fail("open", p.path(name), err)
 		}
-		return p.out.Dir(name)
+		if !is || p.staged.has(p.from.levels[p.from.depth()].spot, nil) {
+			return nil // when there is something for it
+		}
+		return p.reach()
+	case !is, p.staged.has(p.from.spot(name), &st):
+		return nil
+	}
+	if err := p.reach(); err != nil {
+		return err
+	}
+	return p.leaf(source{dir: p.from.fd, name: name, path: p.path(name)}, name, &st)
+}
+
+// leaf writes what is no directory, under a name.
+func (p *packing) leaf(s source, name string, st *unix.Stat_t) error {
+	switch kind(st) {
 	case unix.S_IFREG:
-		return p.file(name, &st)
+		return p.file(s, name, st)
 	case unix.S_IFLNK:
 		var buf [unix.PathMax]byte
-		n, err := unix.Readlinkat(p.from.fd, name, buf[:])
+		n, err := unix.Readlinkat(s.dir, s.name, buf[:])
 		if err != nil {
-			return fail("read the link", p.path(name), err)
+			return fail("read the link", s.path, err)
 		}
-		return p.out.Link(name, string(buf[:n]), metaOf(&st))
+		if p.out == nil {
+			p.count(&p.sum, st)
+			return nil
+		}
+		return p.out.Link(name, string(buf[:n]), metaOf(st))
 	}
-	p.skip(&st, p.path(name))
+	p.skip(st, s.path)
 	return nil
 }
 
 // file writes a file, again if it changes meanwhile.
-func (p *packing) file(name string, st *unix.Stat_t) error {
+func (p *packing) file(s source, name string, st *unix.Stat_t) error {
+	if p.out == nil {
+		p.count(&p.sum, st)
+		return nil
+	}
 	shared := st.Nlink > 1 && p.sent != nil
 	if shared {
 		if _, found := p.sent.find(spot{}.entry(st)); found {
@@ -231,10 +340,10 @@ func (p *packing) file(name string, st *unix.Stat_t) error {
 		}
 	}
 	for range maxChanges {
-		err := p.fileOnce(name, st)
+		err := p.fileOnce(s, name, st)
 		switch {
 		case err == nil && shared:
-			return fail("note", p.path(name), p.sent.add(spot{}.entry(st)))
+			return fail("note", s.path, p.sent.add(spot{}.entry(st)))
 		case err == nil:
 			return nil
 		case !errors.Is(err, errChanged):
@@ -243,27 +352,30 @@ func (p *packing) file(name string, st *unix.Stat_t) error {
 		if err := p.out.Again(); err != nil {
 			return err
 		}
-		if *st, err = lstat(p.from.fd, name); errors.Is(err, unix.ENOENT) {
+		if *st, err = s.look(); errors.Is(err, unix.ENOENT) {
 			return nil
 		}
 		if err != nil {
-			return fail("look at", p.path(name), err)
+			return fail("look at", s.path, err)
+		}
+		if kind(st) != unix.S_IFREG {
+			break
 		}
 	}
-	return never(unix.ETXTBSY, "%s changed while it was sent", quote(p.path(name)))
+	return never(unix.ETXTBSY, "%s changed while it was sent", quote(s.path))
 }
 
-func (p *packing) fileOnce(name string, st *unix.Stat_t) error {
+func (p *packing) fileOnce(s source, name string, st *unix.Stat_t) error {
 	at, err := p.out.File(name, metaOf(st))
 	if err != nil || at < 0 {
 		return err
 	}
-	fd, err := source{dir: p.from.fd, name: name}.open(p.stay)
+	fd, err := s.open(p.stay)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
 		return errChanged // it was a regular file a moment ago
 	}
 	if err != nil {
-		return fail("open", p.path(name), err)
+		return fail("open", s.path, err)
 	}
 	defer unix.Close(fd)
 	if err := unchanged(fd, st); err != nil {
@@ -278,7 +390,7 @@ func (p *packing) fileOnce(name string, st *unix.Stat_t) error {
 		err = unchanged(fd, st)
 	}
 	if err != nil && !errors.Is(err, errChanged) {
-		return fail("read", p.path(name), err)
+		return fail("read", s.path, err)
 	}
 	return err
 }
@@ -316,6 +428,7 @@ func (p *packing) data(fd int, at, end int64) error {
 		}
 		at += int64(n)
 		p.add(int64(n))
+		p.pace(int64(n))
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/internal/sandbox/order"
 	"paddock/execd/internal/sandbox/pack"
 	"paddock/test/props"
 )
@@ -117,10 +118,17 @@ func packed(t testing.TB, dir string, have pack.Have) ([]byte, *packing) {
 	return b.Bytes(), p
 }
 
+// unpackWorker is one for openUnpack.
+func unpackWorker() *worker {
+	w := newWorker()
+	w.orders = &order.Orders{ID: someID, Send: &order.Send{Home: os.Getenv("HOME")}}
+	return w
+}
+
 // unpacked makes a tree of a stream.
 func unpacked(t testing.TB, stream io.Reader, dest string, how unpacker) (*unpacking, pack.Digest, error) {
 	t.Helper()
-	u, err := newWorker().openUnpack(dest, someID)
+	u, err := unpackWorker().openUnpack(dest)
 	must(t, err)
 	defer func() {
 		for _, fd := range []int{u.fd, u.part, u.tree, u.landing.links, u.lock, u.note, u.file} {
@@ -137,7 +145,7 @@ func unpacked(t testing.TB, stream io.Reader, dest string, how unpacker) (*unpac
 // had returns what there is of an attempt that was interrupted.
 func hadOf(t testing.TB, dest string) pack.Have {
 	t.Helper()
-	u, err := newWorker().openUnpack(dest, someID)
+	u, err := unpackWorker().openUnpack(dest)
 	must(t, err)
 	for _, fd := range []int{u.fd, u.part, u.tree, u.landing.links} {
 		if fd >= 0 {

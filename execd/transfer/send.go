@@ -148,9 +148,9 @@ func (w *worker) openLanding(l *landing) error {
 	if err != nil {
 		return fail("open", l.dir, err)
 	}
-	if home := w.orders.Send.Home; home != "" {
+	if s := w.orders.Send; s != nil && s.Home != "" {
 		var here, there unix.Stat_t
-		l.home = unix.Fstat(l.fd, &here) == nil && unix.Stat(home, &there) == nil && here.Dev == there.Dev && here.Ino == there.Ino
+		l.home = unix.Fstat(l.fd, &here) == nil && unix.Stat(s.Home, &there) == nil && here.Dev == there.Dev && here.Ino == there.Ino
 	}
 	err = w.openPart(l)
 	if errors.Is(err, unix.ENOENT) {

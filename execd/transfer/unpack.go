@@ -27,6 +27,7 @@ type unpacker struct {
 	dots     bool   // also names that begin with a dot, in the user's home
 	maxItems uint64 // 0: any number
 	maxBytes uint64
+	arrived  func() error // is called when all is in place, before the traces are removed; nil: nothing is
 }
 
 // Bytes after which it is noted what has come, and after which it is brought to the disk.
@@ -56,7 +57,8 @@ func unpackWord(args []string) int {
 		return usage(whyUsage(err, "unpack wants a directory"))
 	}
 	w := newWorker()
-	u, err := w.openUnpack(flags.Arg(0), *id)
+	w.orders = &order.Orders{ID: *id, Send: &order.Send{Home: os.Getenv("HOME")}}
+	u, err := w.openUnpack(flags.Arg(0))
 	var root pack.Digest
 	switch {
 	case err != nil:
@@ -78,11 +80,10 @@ func unpackWord(args []string) int {
 }
 
 // openUnpack finds what an earlier attempt has left below a directory.
-func (w *worker) openUnpack(dest, id string) (*unpacking, error) {
+func (w *worker) openUnpack(dest string) (*unpacking, error) {
 	if err := w.readBoot(); err != nil {
 		return nil, err
 	}
-	w.orders = &order.Orders{ID: id, Send: &order.Send{Home: os.Getenv("HOME")}}
 	w.landings = []*landing{{dir: dest, fd: -1, part: -1, tree: -1, links: -1, rest: true}}
 	u := &unpacking{worker: w, landing: w.landings[0], lock: -1, note: -1, file: -1}
 	if err := w.openLanding(u.landing); err != nil {
@@ -151,6 +152,7 @@ func (u *unpacking) run(in io.Reader) (pack.Digest, error) {
 	if u.in, err = pack.NewReader(in, u.had, u.maxItems, u.maxBytes); err != nil {
 		return pack.Digest{}, u.broken(err)
 	}
+	u.worker.total.Store(int64(min(u.in.Bytes, math.MaxInt64)))
 	if u.committed {
 		if done, err := u.goOn(); done || err != nil {
 			return u.had.Root, err
@@ -193,7 +195,7 @@ func (u *unpacking) goOn() (done bool, err error) {
 		return false, err
 	}
 	if rec.Type == pack.End {
-		return true, u.removeParts()
+		return true, u.finish()
 	}
 	if err := u.forget(); err != nil {
 		return false, err
@@ -230,6 +232,9 @@ func (u *unpacking) begin() error {
 		if err := u.forget(); err != nil {
 			return err
 		}
+	}
+	if u.in.Resumed {
+		u.worker.had(u.had)
 	}
 	if u.stale {
 		// What came later than the last sync comes again, and replaces what is there.
@@ -456,6 +461,7 @@ func (u *unpacking) block(rec *pack.Record) error {
 		}
 	}
 	u.add(n)
+	u.pace(n)
 	return u.count(n)
 }
 
@@ -541,6 +547,16 @@ func (u *unpacking) keep() error {
 func (u *unpacking) arrive() error {
 	if err := u.land(u.landing); err != nil {
 		return err
+	}
+	return u.finish()
+}
+
+// finish removes the traces when all is in place.
+func (u *unpacking) finish() error {
+	if u.arrived != nil {
+		if err := u.arrived(); err != nil {
+			return err
+		}
 	}
 	return u.removeParts()
 }

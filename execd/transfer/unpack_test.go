@@ -215,7 +215,7 @@ func TestUnpackAlone(t *testing.T) {
 		t.Skip("needs root to give a directory to somebody else")
 	}
 	must(t, os.Chown(part, 64123, 64123))
-	if _, err := newWorker().openUnpack(to, someID); err == nil {
+	if _, err := unpackWorker().openUnpack(to); err == nil {
 		t.Error("the part of somebody else is taken")
 	}
 }

@@ -20,7 +20,8 @@ const (
 	Report = 4 // where Lines go
 	Files  = 5 // the directory in which the job works
 	Say    = 6 // the directory for what is to be known of it later
-	Last   = Say
+	Stream = 7 // where a tree comes from or goes to, with Pack and Unpack
+	Last   = Stream
 )
 
 // FilesPath leads a process, and those that it starts, to Files.
@@ -38,6 +39,12 @@ const (
 const (
 	FileInputs = "inputs" // what was brought in, see Orders.Bring
 	FileResult = "result" // the last result of Send: a Result in JSON
+	FileStdout = "stdout" // what a job of another host writes, see Pack
+	FileStderr = "stderr"
+
+	// FileReceived begins the name of what Unpack writes down of a part that has come: a
+	// Result in JSON.
+	FileReceived = "received-"
 )
 
 // MaxLine is the most that a line of Report and the orders may have, in bytes.
@@ -64,9 +71,34 @@ type Orders struct {
 	// Discard is Send's, for what is not to arrive any more: what an attempt left at
 	// the destination is removed.
 	Discard bool `json:"discard,omitempty"`
+	// Pack has what Bring or Send names written to Stream, and not copied. Send's names keep
+	// their directories, and say nothing of a place.
+	Pack *Pack `json:"pack,omitempty"`
+	// Unpack has a tree from Stream put into the sandbox.
+	Unpack *Unpack `json:"unpack,omitempty"`
 	// Flush has what is in the sandbox written to the disk, and nothing copied. A sync is
 	// still needed after it, and is a short one.
 	Flush bool `json:"flush,omitempty"`
+}
+
+// Pack is how a tree is written to Stream.
+type Pack struct {
+	Have string `json:"have,omitempty"` // what the receiver has, as package pack writes it
+	// Out and Err are the names under which the files FileStdout and FileStderr of Say are
+	// there, before all else; what the sandbox calls so is left out. Empty: they are not.
+	Out string `json:"out,omitempty"`
+	Err string `json:"err,omitempty"`
+}
+
+// Unpack is a part of a tree that is read from Stream. It lies beside what was in the sandbox
+// before, and in the place of what has the same names.
+type Unpack struct {
+	Part string `json:"part"` // small letters, another for each tree
+	// Look has nothing read, but what was committed of it brought to its end, and said in
+	// Have and OK of the Result how much there is. It is OK when it is all there.
+	Look bool `json:"look,omitempty"`
+	// Note has all that is in the sandbox then count as brought in.
+	Note bool `json:"note,omitempty"`
 }
 
 // Brief is how many bytes are moved without a turn.
@@ -121,10 +153,16 @@ type Progress struct {
 	Bytes int64 `json:"bytes"`
 	Total int64 `json:"total"`
 	Files int   `json:"files"`
+	// Before is how many of Bytes were there before, of a tree that goes on behind them.
+	Before int64 `json:"before,omitempty"`
 	// Queued says that it waits for its turn: only execd knows.
 	Queued bool `json:"-"`
 	// Left says at the end, in one line, what was left out; "": nothing.
 	Left string `json:"-"`
+	// Idle says that nothing is done before another host asks, and Lost that an attempt has
+	// failed, after which it may ask again. Only execd knows.
+	Idle bool  `json:"-"`
+	Lost error `json:"-"`
 }
 
 // Line is what a process reports, at most once a second, and with Result at its end.
@@ -146,6 +184,8 @@ type Result struct {
 	Files   int      `json:"files"`
 	Skipped int      `json:"skipped,omitempty"` // neither files, directories nor links, and to a URL no links either
 	Skips   []string `json:"skips,omitempty"`   // the first of them
+	Root    string   `json:"root,omitempty"`    // of Pack and Unpack: the digest of all
+	Have    string   `json:"have,omitempty"`    // of Look
 
 	Error     string `json:"error,omitempty"`
 	Errno     int    `json:"errno,omitempty"`
@@ -250,6 +290,9 @@ func Scheme(place string) string {
 	return scheme
 }
 
+// maxPart bounds the name of a part.
+const maxPart = 16
+
 // MaxNames is how many names may be listed.
 const MaxNames = 10000
 
@@ -270,16 +313,28 @@ func (o *Orders) Check() error {
 		return fmt.Errorf("a plugin cannot do nothing for %d seconds", o.Stall)
 	}
 	words := 0
-	for _, is := range []bool{o.Send != nil, len(o.Bring) > 0, o.Flush} {
+	for _, is := range []bool{o.Send != nil, len(o.Bring) > 0, o.Unpack != nil, o.Flush} {
 		if is {
 			words++
 		}
 	}
-	if words != 1 {
-		return errors.New("either something is brought, something is sent, or what there is is flushed")
+	if words != 1 || o.Pack != nil && (o.Unpack != nil || o.Flush) {
+		return errors.New("either something is brought, something is sent, something is unpacked, or what there is is flushed")
 	}
-	if o.Flush {
+	switch {
+	case o.Flush:
 		return nil
+	case o.Unpack != nil:
+		if p := o.Unpack.Part; p == "" || len(p) > maxPart || strings.Trim(p, "abcdefghijklmnopqrstuvwxyz") != "" {
+			return fmt.Errorf("%q is no name of a part", p)
+		}
+		return nil
+	case o.Pack != nil:
+		for _, name := range []string{o.Pack.Out, o.Pack.Err} {
+			if name != "" && (CheckName(name) != nil || strings.Contains(name, "/")) {
+				return fmt.Errorf("%q is no name of a stream", name)
+			}
+		}
 	}
 	if o.Send == nil {
 		return checkBring(o.Bring)
