@@ -456,6 +456,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.buildFetch(table, only)
 	programs := &program.Programs{
 		Slots: d.queue, Sources: d.sources, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Log: log,
+		ClaimOver: d.sandboxes.ClaimOver,
 		Accept: func(c job.Caller, owner *user.User, gid int, r *api.SubmitRequest) (*job.Job, error) {
 			return d.server.Accept(c, owner, gid, r)
 		},
@@ -475,6 +476,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		return nil, err
 	}
 	programs.Followed, d.stages.Followers = d.followed, d.followed
+	d.sandboxes.Claimed, d.sandboxes.Lease, d.sandboxes.Wake = d.followed.Claimed, d.followed.Lease, d.stages.Changed
 	d.shadows.Foremost, d.shadows.Changed, d.shadows.Queues = d.queue.Foremost, d.queue.Add, d.queue.FindQueues
 	d.shadows.Depart, d.shadows.Back = d.queue.Depart, d.queue.Back
 	d.stages.Queue, d.sandboxes.Changed = d.queue, d.queue.Traffic

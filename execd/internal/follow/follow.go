@@ -358,6 +358,16 @@ func (a *Activations) expire(n *activation) {
 	})
 }
 
+// Extend has the end of an activation be kept for another lease, whose claim is over.
+func (a *Activations) Extend(id api.SandboxID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := a.known[id]; n != nil && n.expiry != nil {
+		n.expired = false
+		n.expiry.Reset(a.Lease())
+	}
+}
+
 // maxReply bounds the events of a reply, in bytes.
 const maxReply = 1 << 20
 

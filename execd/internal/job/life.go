@@ -259,6 +259,13 @@ func (s *Store) GiveUp(t *Task, want Want) (given bool, err error) {
 	return given, err
 }
 
+// DropOutput records that the output of a task which is over is not wanted any more, unless
+// somebody has said so.
+func (s *Store) DropOutput(t *Task, want Want) error {
+	may := func() bool { return t.State == Over && t.Want == t.WantBefore }
+	return s.commitIf(t.Job, may, durable, nil, &line{Event: EventWant, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run, Want: &want})
+}
+
 // NotDelivered returns what somebody has asked of a task since it was over, which ends the
 // transfer of its output; nil: nobody has.
 func (s *jobSet) NotDelivered(t *Task) *Want {

@@ -219,12 +219,24 @@ type End struct {
 	PID int `json:"pid,omitempty"`
 	// Sandbox is the run's, with which the next goes on; nil: it begins with none.
 	Sandbox *Sandbox `json:"sandbox,omitempty"`
+	// Carries is what another host is to pull of what the run has left.
+	Carries Carries `json:"carries,omitempty"`
 	// Accounting is the line for the accounting file, and Place where it was
 	// to be written: when the step is repeated after a crash it looks from
 	// there on for that very line.
 	Accounting string `json:"accounting"`
 	Place      Place  `json:"place"`
 }
+
+// Carries says what another host is to pull of what a run of it has left.
+type Carries string
+
+// The kinds.
+const (
+	CarriesOutput  Carries = ""        // its output, with what it has written to standard streams
+	CarriesStreams Carries = "streams" // these alone
+	CarriesAll     Carries = "all"     // these, and all that is new: the next run goes on with it
+)
 
 // Stuck is why the output of a run is not delivered until somebody has looked.
 type Stuck struct {

@@ -40,6 +40,12 @@ type Leaving struct {
 // Files returns the directory in which the run works.
 func (s *Sandbox) Files() string { return filepath.Join(s.Dir, order.DirFiles) }
 
+// Streams returns the files for the standard streams of a run whose output another host pulls.
+func (s *Sandbox) Streams() (stdout, stderr string) {
+	say := filepath.Join(s.Dir, order.DirSay)
+	return filepath.Join(say, order.FileStdout), filepath.Join(say, order.FileStderr)
+}
+
 // kept returns the sandbox with which the next run goes on.
 func (e *End) kept() *Sandbox {
 	if e == nil {

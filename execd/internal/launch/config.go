@@ -115,6 +115,12 @@ func (o *Order) sandbox() string {
 	return s.Files()
 }
 
+// carried reports whether another host has pushed the files of the job, and pulls its output.
+func (o *Order) carried() bool {
+	a := o.Task.Job.Activation
+	return a != nil && a.Carriage != nil
+}
+
 // cwd is the working directory that a job asked for. A relative one of work that came as
 // an ad is below the scratch directory.
 func cwd(r *api.SubmitRequest, scratch string) string {
@@ -202,9 +208,16 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	if r.Interactive != nil {
 		standard = "/dev/null" // of the procedures; the job has its client's
 	}
-	c.text("stdout_path", n.stream(r.Stdout, dir, standard))
-	c.text("stderr_path", n.stream(r.Stderr, dir, standard))
-	c.text("stdin_path", n.stream(r.Stdin, dir, "/dev/null"))
+	stdin, stdout, stderr := n.stream(r.Stdin, dir, "/dev/null"), n.stream(r.Stdout, dir, standard), n.stream(r.Stderr, dir, standard)
+	if s := o.Task.Start.Sandbox; s != nil && o.carried() && o.Sub == nil {
+		stdout, stderr = s.Streams()
+		if stdin = "/dev/null"; r.Stdin != "" {
+			stdin = filepath.Join(s.Files(), api.NameStdin)
+		}
+	}
+	c.text("stdout_path", stdout)
+	c.text("stderr_path", stderr)
+	c.text("stdin_path", stdin)
 	c.flag("merge_stderr", r.Merge)
 	c.text("tmpdir", tmpdir)
 	c.flag("handle_as_binary", r.Binary)

@@ -38,6 +38,7 @@ type left struct {
 // cannot be removed now is tried again later, and its job does not wait for that.
 func (m *Manager) Remove(t *job.Task) {
 	if s := t.Start.Sandbox; s != nil {
+		m.shut(t)
 		m.try(s.Dir, m.Aside)
 	}
 }

@@ -55,8 +55,21 @@ func (m *Manager) Freeze(t *job.Task, slot int) {
 // job and task. Call it before any of them goes on.
 func (m *Manager) Refreeze() {
 	for _, t := range m.Store.Unfinished() {
-		if s := t.Start.Sandbox; s != nil && m.Store.State(t) == job.Over {
+		s := t.Start.Sandbox
+		if s == nil {
+			continue
+		}
+		if m.Store.State(t) == job.Over {
 			m.Freeze(t, s.Slot)
+		}
+		if carriage(t) == nil {
+			continue
+		}
+		g := m.gate(t)
+		if !m.Claimed(t.Start.Claim) { // whoever it was may still come for it
+			m.gates.mu.Lock()
+			m.detach(g)
+			m.gates.mu.Unlock()
 		}
 	}
 }
@@ -74,6 +87,7 @@ func (o *outbox) of(t *job.Task) *leaving {
 // Arrived notes that the output of a run travels no more: it is where it belongs, or nobody
 // wants it. Its sandbox is still there.
 func (m *Manager) Arrived(t *job.Task) {
+	m.heard(t)
 	m.out.mu.Lock()
 	defer m.out.mu.Unlock()
 	if l := m.out.of(t); l != nil {

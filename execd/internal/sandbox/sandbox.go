@@ -51,10 +51,17 @@ type Manager struct {
 	Projects   Projects // those of TMPDIR, too
 	Log        *slog.Logger
 	Changed    func() // is told when the size of what leaves is another one, or some has left
+	// Of runs whose files another host pushes and pulls: how long output is kept when its claim
+	// is gone; whether that is so, by its public id; and who has a run go on that is not stuck
+	// any more.
+	Lease   func() time.Duration
+	Claimed func(public string) bool
+	Wake    func(*job.Task)
 
 	made    atomic.Uint64 // sandboxes of this execd
 	plugins atomic.Pointer[plugins]
 	out     outbox
+	gates   gates
 
 	mu     sync.Mutex
 	places map[string]bool   // guarded by mu; directories that were found to be ours
@@ -113,6 +120,9 @@ func (m *Manager) Plan(t *job.Task, r *api.SubmitRequest, slot int, limit uint64
 		m.limit(s, limit)
 	}
 	m.Store.Box(t, s)
+	if carriage(t) != nil {
+		m.gate(t)
+	}
 	return nil
 }
 
@@ -147,6 +157,9 @@ func (m *Manager) Fetch(ctx context.Context, t *job.Task, report func(order.Prog
 	}
 	if err := m.make(t.Start.Sandbox, owner); err != nil {
 		return err
+	}
+	if carriage(t) != nil {
+		return m.receiveAll(ctx, t, r, owner, report)
 	}
 	if len(r.StageIn)+len(r.URLs()) == 0 || t.Start.Sandbox.Kept { // the run before may have changed what it was brought
 		return nil
@@ -206,7 +219,7 @@ func (m *Manager) Leaves(t *job.Task) (api.WhenOut, bool) {
 	if len(r.StageOut) == 1 && r.StageOut[0].Name == api.StageNone {
 		return "", false
 	}
-	if selects(r) != order.Listed {
+	if selects(r) != order.Listed && !m.Streams(t) {
 		// Most jobs of a large array may leave nothing, and end as those without a sandbox.
 		if empty, err := m.isEmpty(t.Start.Sandbox); empty && err == nil {
 			return "", false
@@ -252,24 +265,30 @@ func (m *Manager) flush(ctx context.Context, t *job.Task) error {
 	}
 	o := m.orders(t, owner, launch.PathsOf(t, r, owner, m.Host), knobMaxOutput)
 	o.Flush = true
-	_, err = m.inTurn(ctx, &m.Throttle.brief, owner, t, o, func(order.Progress) {})
+	_, err = m.inTurn(ctx, &m.Throttle.brief, owner, t, o, nil, func(order.Progress) {})
 	return err
 }
 
 // Discard removes what of the output of a run lies where it was to arrive and is not
 // whole, since nobody wants it any more.
 func (m *Manager) Discard(ctx context.Context, t *job.Task) error {
+	if carriage(t) != nil {
+		return nil // that is the other host's to do
+	}
 	o, owner, err := m.output(ctx, t)
 	if err != nil {
 		return err
 	}
 	o.Discard = true
-	_, err = m.inTurn(ctx, &m.Throttle.brief, owner, t, o, func(order.Progress) {})
+	_, err = m.inTurn(ctx, &m.Throttle.brief, owner, t, o, nil, func(order.Progress) {})
 	return err
 }
 
 // Send has the output of a run brought out of its sandbox.
 func (m *Manager) Send(ctx context.Context, t *job.Task, report func(order.Progress)) error {
+	if carriage(t) != nil {
+		return m.deliver(ctx, t, report)
+	}
 	o, owner, err := m.output(ctx, t)
 	if err != nil {
 		return err
@@ -288,8 +307,55 @@ func (m *Manager) output(ctx context.Context, t *job.Task) (*order.Orders, *user
 	}
 	p := launch.PathsOf(t, r, owner, m.Host)
 	o := m.orders(t, owner, p, knobMaxOutput)
+	if carriage(t) != nil {
+		o.Send = carries(t, r)
+		return o, owner, nil
+	}
 	o.Send = sends(r, owner, p)
 	return o, owner, m.addPlugins(ctx, o, t, r, owner, false)
+}
+
+// carries returns what another host is to pull.
+func carries(t *job.Task, r *api.SubmitRequest) *order.Send {
+	s := &order.Send{Select: selects(r)}
+	switch t.End.Carries {
+	case job.CarriesStreams:
+		s.Select = order.Listed
+		return s
+	case job.CarriesAll:
+		s.Select = order.All
+		return s
+	}
+	for i := range r.StageOut {
+		if out := &r.StageOut[i]; out.Name != api.StageAll && out.Name != api.StageFiles {
+			s.Names = append(s.Names, order.Named{From: filepath.Clean(string(out.Name))})
+		}
+	}
+	return s
+}
+
+// Streams reports whether a run has written to standard streams that another host is to pull.
+func (m *Manager) Streams(t *job.Task) bool {
+	if carriage(t) == nil {
+		return false
+	}
+	box, err := openDir(t.Start.Sandbox.Dir)
+	if err != nil {
+		return false
+	}
+	defer box.Close()
+	say, err := openAt(box, order.DirSay)
+	if err != nil {
+		return false
+	}
+	defer say.Close()
+	for _, name := range []string{order.FileStdout, order.FileStderr} {
+		var st unix.Stat_t
+		if unix.Fstatat(int(say.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Size > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // selects returns which of what a run has left is sent beside what is named.

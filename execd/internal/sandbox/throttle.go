@@ -165,22 +165,28 @@ func (t *Throttle) Again() {
 // what was carried. Only a worker can tell whether it has to move many bytes: it is asked
 // first, and does what needs none.
 func (m *Manager) carry(ctx context.Context, q *turns, owner *user.User, t *job.Task, o *order.Orders, report func(order.Progress)) error {
+	_, err := m.carryBy(ctx, q, owner, t, o, nil, report)
+	return err
+}
+
+// carryBy is carry of a tree that goes by a stream.
+func (m *Manager) carryBy(ctx context.Context, q *turns, owner *user.User, t *job.Task, o *order.Orders, via *worker.Stream, report func(order.Progress)) (order.Result, error) {
 	var last order.Progress
-	r, err := m.inTurn(ctx, &m.Throttle.brief, owner, t, o, func(p order.Progress) {
+	r, err := m.inTurn(ctx, &m.Throttle.brief, owner, t, o, via, func(p order.Progress) {
 		if !p.Queued {
 			last = p
 		}
 	})
 	if errors.Is(err, worker.ErrTurn) {
 		o.Turn = true
-		r, err = m.inTurn(ctx, q, owner, t, o, report)
+		r, err = m.inTurn(ctx, q, owner, t, o, via, report)
 	} else {
 		report(last)
 	}
 	if err == nil {
 		report(order.Progress{Bytes: r.Bytes, Total: r.Bytes, Files: r.Files, Left: leftOut(&r)})
 	}
-	return err
+	return r, err
 }
 
 // shown is how many names of what was left out are told of.
@@ -200,7 +206,7 @@ func leftOut(r *order.Result) string {
 }
 
 // inTurn has a worker carry out orders when there is a place for it.
-func (m *Manager) inTurn(ctx context.Context, q *turns, owner *user.User, t *job.Task, o *order.Orders, report func(order.Progress)) (order.Result, error) {
+func (m *Manager) inTurn(ctx context.Context, q *turns, owner *user.User, t *job.Task, o *order.Orders, via *worker.Stream, report func(order.Progress)) (order.Result, error) {
 	done, err := q.take(ctx, owner.UID, func() { report(order.Progress{Queued: true}) })
 	if err != nil {
 		return order.Result{}, err
@@ -210,7 +216,7 @@ func (m *Manager) inTurn(ctx context.Context, q *turns, owner *user.User, t *job
 	if err := m.makeSay(t.Start.Sandbox, owner); err != nil {
 		return order.Result{}, err
 	}
-	return m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, report)
+	return m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, via, report)
 }
 
 // Bandwidth returns how many bytes a second all transfers together may copy; 0: any

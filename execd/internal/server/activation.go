@@ -33,7 +33,7 @@ func (s activations) enter(ctx context.Context, c job.Caller, id claim.ID, by cl
 	}
 	who, h := followerOf(c), req.Home
 	switch {
-	case req.Sandbox == "" && h == nil:
+	case req.Sandbox == "" && h == nil && req.Carriage == nil:
 		return nil, nil, nil
 	case req.Sandbox == "":
 		return refuse("a job of another host needs an id of its activation")
@@ -46,6 +46,9 @@ func (s activations) enter(ctx context.Context, c job.Caller, id claim.ID, by cl
 		home := *h
 		home.Host, h, who.User = c.Host, &home, ""
 	}
+	if err := checkCarriage(req); err != nil {
+		return refuse("%v", err)
+	}
 	of, _, err := req.Sandbox.Parse()
 	if err != nil {
 		return refuse("%v", err)
@@ -53,7 +56,7 @@ func (s activations) enter(ctx context.Context, c job.Caller, id claim.ID, by cl
 	if of != id.String() {
 		return refuse("activation %q is not one of this claim", api.Short(string(req.Sandbox)))
 	}
-	a := &api.Activation{Sandbox: req.Sandbox, Host: who.Host, User: who.User, Home: h}
+	a := &api.Activation{Sandbox: req.Sandbox, Host: who.Host, User: who.User, Home: h, Carriage: req.Carriage}
 	state, _, err := s.Followed.State(ctx, who, req.Sandbox)
 	if err != nil {
 		return nil, nil, err
@@ -106,6 +109,7 @@ func (s activations) state(ctx context.Context, c job.Caller, req *api.RunStateR
 	}
 	for range 2 { // it may have been begun between the two questions
 		reply.State, reply.Job, err = s.Followed.State(ctx, followerOf(c), req.Sandbox)
+		reply.Carried = s.carried(reply.Job, req.Sandbox)
 		if err != nil || reply.State != api.RunUnknown || !req.Fence {
 			return reply, err
 		}

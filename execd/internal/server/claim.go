@@ -156,6 +156,11 @@ var (
 
 // release gives a slot back. When it returns, the claim does not survive a restart.
 func (s *Server) release(ctx context.Context, c job.Caller, req *api.ClaimOrder) (api.ClaimState, error) {
+	if id, by, err := order(c, req.ID); err == nil && req.Keep {
+		if _, _, err := s.Queue.CheckClaim(id, by); err == nil { // it is the caller's
+			s.Boxes.Keep(id.String())
+		}
+	}
 	state, err := releaseOnce(s, ctx, c, req)
 	if err == nil {
 		s.Queue.Quiet()

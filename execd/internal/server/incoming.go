@@ -79,6 +79,7 @@ type incoming struct {
 	gate      *fair.Gate                 // where it waits for its turn; nil: nowhere
 	deadline  func(read time.Time) error // of reading the body; nil: there is none
 	serving   context.Context            // done when reading is given up; only with a deadline
+	flush     func() error               // sends what was written of the reply
 	dropBody  func()                     // nil: the body takes no room
 	dropReply func()
 	leaveTurn func()

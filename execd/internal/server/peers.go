@@ -227,12 +227,18 @@ func elsewhere(path string) (host, verb string, ok bool) {
 // renewedAtOnce is how many leases of a request are written at the same time.
 const renewedAtOnce = 16
 
-// renewAll renews leases. Each claim has an answer of its own.
-func (s *Server) renewAll(_ context.Context, c job.Caller, req *api.RenewAllRequest) (api.RenewAllReply, error) {
-	if len(req.IDs) > api.MaxWords {
-		return api.RenewAllReply{}, api.Refusef(api.RefusedMessage, "%d claims are too many, at most %d are possible", len(req.IDs), api.MaxWords)
+// renewAll renews leases. Each claim and each sandbox has an answer of its own.
+func (s *Server) renewAll(ctx context.Context, c job.Caller, req *api.RenewAllRequest) (api.RenewAllReply, error) {
+	if n := len(req.IDs) + len(req.Sandboxes); n > api.MaxWords {
+		return api.RenewAllReply{}, api.Refusef(api.RefusedMessage, "%d claims are too many, at most %d are possible", n, api.MaxWords)
 	}
-	reply := api.RenewAllReply{Claims: make([]api.Renewed, len(req.IDs))}
+	reply := api.RenewAllReply{Claims: make([]api.Renewed, len(req.IDs)), Sandboxes: make([]api.RenewedSandbox, len(req.Sandboxes))}
+	for i := range req.Sandboxes {
+		lease, err := activations{s}.renew(ctx, c, &req.Sandboxes[i])
+		if reply.Sandboxes[i].Lease = int(lease / time.Second); err != nil {
+			reply.Sandboxes[i].Error = s.explained(err)
+		}
+	}
 	places := make(chan struct{}, renewedAtOnce)
 	var group sync.WaitGroup
 	for i, text := range req.IDs {

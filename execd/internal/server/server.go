@@ -59,10 +59,12 @@ type Server struct {
 	Saved     func() (*conf.Config, error)            // the configuration as it is in the files
 	Template  func(kind, name string) (string, error) // what an object begins with
 	Drain     *drain.Drain
-	// Boxes knows the sizes of sandboxes, and those that no run has any more.
+	// Boxes knows the sizes of sandboxes, and those that no run has any more, and has files
+	// travel into and out of those of other hosts.
 	Boxes interface {
 		Size(s *job.Sandbox) int64
 		Left() []api.SandboxStatus
+		carrier
 	}
 	// Fetch has slots ask for work; none named: all that fetch. It returns how many do,
 	// and which of the named slots do not fetch.
@@ -112,6 +114,8 @@ const (
 	// peers is added to those: other hosts may use the verb too, for their users, and may be
 	// asked by it for ours. They may use no other.
 	peers who = 1 << 8
+	// hosts is added to peers: other hosts may use the verb for themselves, and nobody else may.
+	hosts who = 1 << 9
 )
 
 // handleFunc reads and answers a request.
@@ -171,6 +175,11 @@ var verbs = map[string]struct {
 	api.VerbFollow:        {members | peers, 1 << 20, none, ofActivations(activations.follow)},
 	api.VerbRunState:      {members | peers, 1 << 16, submits, ofActivations(activations.state)},
 	api.VerbAlterRun:      {members | peers, 1 << 16, submits, ofActivations(activations.alter)},
+	api.VerbStageHave:     {members | peers | hosts, 1 << 16, none, ofActivations(activations.stageHave)},
+	api.VerbStageIn:       {members | peers | hosts, 1 << 16, none, (*Server).stageIn},
+	api.VerbStageOut:      {members | peers | hosts, 1 << 16, none, ofActivations(activations.stageOut)},
+	api.VerbStageDone:     {members | peers | hosts, 1 << 16, none, ofActivations(activations.stageDone)},
+	api.VerbStageStuck:    {members | peers | hosts, 1 << 16, none, ofActivations(activations.stageStuck)},
 	api.VerbHello:         {anyone | peers, 1 << 16, none, handler((*Server).hello)},
 	api.VerbPeers:         {anyone, 1 << 16, answers, handler((*Server).peers)},
 
@@ -274,6 +283,7 @@ func credOf(c net.Conn) (cred *unix.Ucred) {
 func (s *Server) serveOne(w http.ResponseWriter, r *http.Request, refused func(*peer.Conn, error)) {
 	in := &incoming{
 		body: r.Body, size: r.ContentLength, admission: s.admission, deadline: http.NewResponseController(w).SetReadDeadline, serving: s.serving,
+		flush: http.NewResponseController(w).Flush,
 	}
 	if ofPeer(r) {
 		in.admission = s.ofPeers
@@ -295,12 +305,22 @@ func (s *Server) serveOne(w http.ResponseWriter, r *http.Request, refused func(*
 		return
 	}
 	w.Header().Set("Content-Type", long.contentType())
-	if err := long.send(ctx, in, to); err != nil {
+	err = long.send(ctx, in, to)
+	if e, ok := errors.AsType[*unsent](err); ok {
+		s.send(ctx, w, to, in, nil, e.error)
+		return
+	}
+	if err != nil {
 		s.Log.Debug(fmt.Sprintf("cannot send reply: %v", err))
 		// The client must not take what was sent for a whole reply.
 		panic(http.ErrAbortHandler)
 	}
 }
+
+// unsent is the error of a longReply of which nothing was sent yet.
+type unsent struct{ error }
+
+func (e *unsent) Unwrap() error { return e.error }
 
 // longReply is a reply that is sent as it is made, since all of it may be much larger
 // than its source.
@@ -352,6 +372,9 @@ func (s *Server) answer(in *incoming, r *http.Request) (any, error) {
 	}
 	if (caller.Host != "" || relayed) && verb.may&peers == 0 || caller.Host != "" && relayed {
 		return nil, api.Errorf(api.CodeDenied, "denied: no host may ask another for %q", name)
+	}
+	if verb.may&hosts != 0 && (caller.Host == "" || caller.Name != "") {
+		return nil, api.Errorf(api.CodeDenied, "denied: only another host may ask for %q, for itself", name)
 	}
 	if verb.may == managers && !caller.Manager {
 		return nil, api.Errorf(api.CodeDenied, "denied: %q must be manager for this operation", caller.Name)

@@ -659,6 +659,8 @@ type sender struct {
 }
 
 func (o *sender) Async(*job.Task) bool  { return !o.keeps }
+func (*sender) Streams(*job.Task) bool  { return false }
+func (*sender) Size(*job.Sandbox) int64 { return 0 }
 func (o *sender) Freeze(*job.Task, int) { o.frozen.Add(1) }
 func (o *sender) Arrived(*job.Task)     { o.arrived.Add(1) }
 

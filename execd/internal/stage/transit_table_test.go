@@ -33,6 +33,8 @@ type place struct {
 }
 
 func (*place) Async(*job.Task) bool                   { return true }
+func (*place) Streams(*job.Task) bool                 { return false }
+func (*place) Size(*job.Sandbox) int64                { return 0 }
 func (*place) Freeze(*job.Task, int)                  {}
 func (*place) Arrived(*job.Task)                      {}
 func (*place) Sync(context.Context, *job.Task) error  { return nil }

@@ -359,6 +359,9 @@ func transferText(x *api.Transfer, now time.Time) string {
 	if left > 0 {
 		text += fmt.Sprintf(", %.0f s left", left.Seconds())
 	}
+	if x.Peer != "" {
+		text += map[bool]string{false: ", from ", true: ", to "}[x.Output] + x.Peer
+	}
 	text += fmt.Sprintf(", attempt %d", x.Attempt)
 	switch {
 	case x.Queued:
@@ -380,10 +383,11 @@ func transferText(x *api.Transfer, now time.Time) string {
 // at that speed; 0: not known.
 func speed(x *api.Transfer, now time.Time) (rate float64, left time.Duration) {
 	took := now.Sub(x.Since).Seconds()
-	if x.Since.IsZero() || x.Queued || took < 1 || x.Bytes <= 0 {
+	carried := x.Bytes - x.Before
+	if x.Since.IsZero() || x.Queued || took < 1 || carried <= 0 {
 		return 0, 0
 	}
-	rate = float64(x.Bytes) / took
+	rate = float64(carried) / took
 	if x.Total > x.Bytes {
 		left = time.Duration(float64(x.Total-x.Bytes) / rate * float64(time.Second))
 	}

@@ -301,6 +301,8 @@ func sent(x *api.Transfer, now time.Time) string {
 	switch rate, left := speed(x, now); {
 	case x.Queued:
 		return "queued"
+	case x.Since.IsZero() && x.Peer != "":
+		return "waits " + cut(x.Peer, 14)
 	case left > 0:
 		return fmt.Sprintf("%d%% %s/s %s", int(100*float64(x.Bytes)/float64(x.Total)), sizeText(rate), output.Elapsed(left))
 	}

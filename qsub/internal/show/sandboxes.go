@@ -41,9 +41,9 @@ func sandboxCells(s *api.SandboxStatus, now time.Time) []string {
 		size = megabytes(float64(s.Size))
 	}
 	if t := s.Transfer; t != nil {
-		sent, peer = megabytes(float64(t.Bytes)), "local"
+		sent, peer = megabytes(float64(t.Bytes)), cmp.Or(t.Peer, "local")
 		if took := now.Sub(t.Since).Seconds(); !t.Since.IsZero() && took >= 1 {
-			rate = megabytes(float64(t.Bytes)/took) + "/s"
+			rate = megabytes(float64(t.Bytes-t.Before)/took) + "/s"
 		}
 	}
 	if s.Tries > 0 {
@@ -69,6 +69,9 @@ func xmlSandboxes(inv *command.Invocation, reply *api.SandboxesReply, rows [][]s
 		x.Text("size", strconv.FormatInt(s.Size, 10))
 		if t := s.Transfer; t != nil {
 			x.Text("sent", strconv.FormatInt(t.Bytes, 10))
+			if t.Peer != "" {
+				x.Text("peer", t.Peer)
+			}
 		}
 		x.Number("tries", s.Tries)
 		x.Text("error", s.Error)

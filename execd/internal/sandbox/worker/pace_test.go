@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -108,18 +109,33 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// A worker copies no faster than it may, and hears that it may be faster.
+// A worker copies no faster than it may, and hears that it may be faster. So it is with trees
+// that go by a stream.
 func TestRate(t *testing.T) {
 	r := newRig(t)
 	r.elsewhere()
-	r.put(r.files(), "file")
-	r.must(os.WriteFile(filepath.Join(r.files(), "file"), make([]byte, 16<<20), 0o640))
+	const size = 16 << 20
+	full := func() {
+		r.put(r.files(), "file")
+		r.must(os.WriteFile(filepath.Join(r.files(), "file"), bytes.Repeat([]byte("0123456789abcdef"), size/16), 0o640))
+	}
+	full()
+	all := order.Send{Select: order.All, To: r.other}
+	var stream bytes.Buffer
+	r.paced(&order.Orders{Send: &all, Pack: &order.Pack{}}, &Stream{To: &stream, Stop: func() {}}, size)
+	r.paced(send(all), nil, size)
+	r.paced(&order.Orders{Unpack: &order.Unpack{Part: "input"}}, &Stream{From: &stream, Stop: func() {}}, size)
+}
+
+// paced fails the test unless orders are carried out as fast as they may be.
+func (r *rig) paced(o *order.Orders, via *Stream, size int64) {
+	t := r.T
+	t.Helper()
 	total := int64(1 << 20)
 	r.Pace = &Pace{Total: func() int64 { return total }}
-	o := send(order.Send{Select: order.All, To: r.other})
-	o.ID, o.Base, o.Root = r.id, r.home, r.owner.UID == 0
+	o.ID, o.Base, o.Root, o.Turn = r.id, r.home, r.owner.UID == 0, true
 	lines := 0
-	got, err := r.Copy(t.Context(), r.owner, r.dir, o, func(p order.Progress) {
+	got, err := r.Copy(t.Context(), r.owner, r.dir, o, via, func(p order.Progress) {
 		// It reports once a second: in this one it would be through, had it no limit.
 		if lines++; lines == 2 {
 			if p.Bytes == 0 || p.Bytes > 12<<20 {
@@ -129,7 +145,7 @@ func TestRate(t *testing.T) {
 			r.Pace.Again()
 		}
 	})
-	if err != nil || got.Bytes != 16<<20 || lines < 2 {
+	if err != nil || got.Bytes != size || lines < 2 {
 		t.Errorf("%+v, %v after %d reports", got, err, lines)
 	}
 }

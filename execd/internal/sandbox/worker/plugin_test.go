@@ -231,7 +231,7 @@ func (r *rig) hangs(o *order.Orders) {
 	lock, err := take(r.Context(), filepath.Join(r.dir, order.FileLock))
 	r.must(err)
 	defer lock.Close()
-	p, err := r.start(r.owner, r.dir, lock, o, nil)
+	p, err := r.start(r.owner, r.dir, lock, nil, o, nil)
 	r.must(err)
 	var child string
 	r.must(harness.WaitFor(harness.Patience, "the plugin", func() (bool, error) {

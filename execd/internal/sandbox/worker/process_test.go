@@ -122,7 +122,7 @@ func TestCancel(t *testing.T) {
 		}()
 		o := send(order.Send{Select: order.All})
 		o.ID, o.Base = r.id, r.home
-		if _, err := r.Copy(ctx, r.owner, r.dir, o, func(order.Progress) {}); !errors.Is(err, why) {
+		if _, err := r.Copy(ctx, r.owner, r.dir, o, nil, func(order.Progress) {}); !errors.Is(err, why) {
 			t.Errorf("%v; want the cause", err)
 		}
 		r.Program = program
@@ -143,7 +143,7 @@ func TestOutlives(t *testing.T) {
 			// An execd that is killed has no chance to end its worker: this one is forgotten.
 			lock, err := take(t.Context(), filepath.Join(r.dir, order.FileLock))
 			r.must(err)
-			old, err := r.start(r.owner, r.dir, lock, o, nil)
+			old, err := r.start(r.owner, r.dir, lock, nil, o, nil)
 			r.must(err)
 			r.must(lock.Close())
 			defer old.kill()
@@ -153,7 +153,7 @@ func TestOutlives(t *testing.T) {
 			defer cancel()
 			if wait {
 				r.must(os.WriteFile(gate, nil, 0o644))
-				_, err := r.Copy(ctx, r.owner, r.dir, o, func(order.Progress) {})
+				_, err := r.Copy(ctx, r.owner, r.dir, o, nil, func(order.Progress) {})
 				r.must(err)
 				if text, err := os.ReadFile(begun); err != nil || !strings.Contains(string(text), "over") {
 					t.Errorf("the first worker has written %q, %v; want that it was waited for", text, err)
@@ -161,7 +161,7 @@ func TestOutlives(t *testing.T) {
 				return
 			}
 			cancel()
-			if _, err := r.Copy(ctx, r.owner, r.dir, o, func(order.Progress) {}); !errors.Is(err, context.Canceled) {
+			if _, err := r.Copy(ctx, r.owner, r.dir, o, nil, func(order.Progress) {}); !errors.Is(err, context.Canceled) {
 				t.Errorf("%v; want the end of the context", err)
 			}
 			if e := <-old.ended; e.err == nil || !strings.Contains(e.err.Error(), "killed") {

@@ -69,7 +69,10 @@ var errNonsense = errors.New("the worker did not report as one does: its owner h
 // is done. An error that is an *exit.Permanent would come again; all others may pass.
 // report is called as progress is made, from one goroutine. The end of ctx ends the
 // worker; what it has done so far stays, and the same orders go on from there.
-func (r *Runner) Copy(ctx context.Context, owner *user.User, dir string, o *order.Orders, report func(order.Progress)) (order.Result, error) {
+//
+// With Pack or Unpack a tree goes by via. That is cut off when an end of it fails, which is
+// an error as all others; nothing of via is used after the return.
+func (r *Runner) Copy(ctx context.Context, owner *user.User, dir string, o *order.Orders, via *Stream, report func(order.Progress)) (order.Result, error) {
 	if err := o.Check(); err != nil {
 		return order.Result{}, &exit.Permanent{Errno: int(unix.EINVAL), Err: err}
 	}
@@ -83,11 +86,18 @@ func (r *Runner) Copy(ctx context.Context, owner *user.User, dir string, o *orde
 		s = r.Pace.join()
 		defer r.Pace.leave(s)
 	}
-	p, err := r.start(owner, dir, lock, o, s)
+	relay, err := via.open()
 	if err != nil {
 		return order.Result{}, err
 	}
+	p, err := r.start(owner, dir, lock, relay.theirs, o, s)
+	if err != nil {
+		relay.abort()
+		return order.Result{}, err
+	}
+	relay.start()
 	result, err := p.wait(ctx, cmp.Or(r.Stall, stall), report)
+	err = relay.end(ctx, err, cmp.Or(r.Grace, grace))
 	if err == nil {
 		// What execd starts just now has the lock as well, until it comes to its exec.
 		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)
@@ -190,7 +200,7 @@ type process struct {
 // ending is that something has ended, and how.
 type ending struct{ err error }
 
-func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Orders, s *share) (*process, error) {
+func (r *Runner) start(owner *user.User, dir string, lock, stream *os.File, o *order.Orders, s *share) (*process, error) {
 	text, err := o.Encode()
 	if err != nil {
 		return nil, &exit.Permanent{Errno: int(unix.E2BIG), Err: err}
@@ -225,6 +235,9 @@ func (r *Runner) start(owner *user.User, dir string, lock *os.File, o *order.Ord
 		p.cmd.Stdin = theirOrders
 	}
 	p.cmd.ExtraFiles = []*os.File{lock, theirs, files, say} // as the numbers of order say
+	if stream != nil {
+		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, stream)
+	}
 	p.cmd.WaitDelay = time.Second
 	if err := r.Starter.Start(p.cmd); err != nil {
 		kill()
@@ -336,7 +349,7 @@ func (p *process) read(from *os.File, longest time.Duration) {
 			return
 		case in.Err() != nil:
 			return
-		case json.Unmarshal(in.Bytes(), &line) != nil || line.Bytes < 0 || line.Total < 0 || line.Files < 0 || line.Waits < 0 || line.Waits > int(longest.Seconds()):
+		case json.Unmarshal(in.Bytes(), &line) != nil || line.Bytes < 0 || line.Before < 0 || line.Total < 0 || line.Files < 0 || line.Waits < 0 || line.Waits > int(longest.Seconds()):
 			p.bad <- errNonsense
 			return
 		}

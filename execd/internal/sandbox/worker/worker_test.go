@@ -200,7 +200,7 @@ func (r *rig) copy(o *order.Orders) (order.Result, error) {
 	o.ID, o.Base, o.Root = r.id, r.home, r.owner.UID == 0
 	ctx, cancel := context.WithTimeout(r.Context(), harness.Patience)
 	defer cancel()
-	return r.Copy(ctx, r.owner, r.dir, o, func(order.Progress) {})
+	return r.Copy(ctx, r.owner, r.dir, o, nil, func(order.Progress) {})
 }
 
 func (r *rig) ok(o *order.Orders) order.Result {

@@ -40,6 +40,8 @@ type Programs struct {
 	// Accept makes a job of a request that a caller has for an owner and a group, or
 	// refuses what nobody could submit either.
 	Accept func(c job.Caller, owner *user.User, gid int, r *api.SubmitRequest) (*job.Job, error)
+	// ClaimOver is told when a claim is over: whether it was released, or its lease is over.
+	ClaimOver func(public string, released, expired bool)
 	// Followed are those whose activation somebody follows.
 	Followed *follow.Activations
 	Host     string
@@ -64,7 +66,11 @@ func (p *Programs) Abandoned(j *job.Job, why slot.Hold) { p.Followed.Gone(j, why
 func (p *Programs) Unstarted(j *job.Job, reason string) { p.Followed.Gone(j, reason) }
 
 // Evicted implements source.Source.
-func (p *Programs) Evicted(e claim.Eviction) { p.Followed.Over(e.ID.String()) }
+func (p *Programs) Evicted(e claim.Eviction) {
+	p.Followed.Over(e.ID.String())
+	why := slot.Reason(e.Code)
+	p.ClaimOver(e.ID.String(), why == slot.ReasonReleased, why == slot.ReasonReconnectFailed)
+}
 
 func (p *Programs) drop(j *job.Job) {
 	if err := p.Store.Drop(j); err != nil {

@@ -191,7 +191,7 @@ func TestGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Programs{Followed: followed, Store: store, Log: slog.New(slog.DiscardHandler)}
+	p := &Programs{Followed: followed, Store: store, Log: slog.New(slog.DiscardHandler), ClaimOver: func(string, bool, bool) {}}
 	for n, tell := range []func(*job.Job){
 		p.Stray,
 		func(j *job.Job) { p.Abandoned(j, slot.Hold{Text: "its claim is over"}) },

@@ -92,6 +92,9 @@ type Output interface {
 	// Leaves returns after which ends of its job the files of a run are transferred;
 	// false: after none.
 	Leaves(t *job.Task) (api.WhenOut, bool)
+	// Streams reports whether a run has written to standard streams that are transferred by
+	// themselves, when its files are not wanted.
+	Streams(t *job.Task) bool
 	// Async reports whether the slots of a run are free while that is done.
 	Async(t *job.Task) bool
 	// Freeze notes that the files of a run are on their way, before its slots are free, the
@@ -105,6 +108,8 @@ type Output interface {
 	// cancelled, with the cause ErrStopped when execd stops: then nothing is given
 	// up, and what can go on without execd may do so. Report is called now and then.
 	Send(ctx context.Context, t *job.Task, report func(Progress)) error
+	// Size returns how many bytes they have; 0: it is not known.
+	Size(s *job.Sandbox) int64
 	// Sync returns when the files of a run that has ended are on disk, so that Send may
 	// go on with them after a power cut. It returns soon when ctx is cancelled.
 	Sync(ctx context.Context, t *job.Task) error

@@ -41,7 +41,28 @@ func (f *End) delivers() bool {
 	if f.End.Cause == spool.CauseLimit {
 		word = exit.WordExit
 	}
-	return f.leavesBy(word)
+	return f.leavesBy(word) || f.carried() && f.Ran() && f.host.Output.Streams(f.of)
+}
+
+// carried reports whether another host pulls what the run leaves.
+func (f *Tail) carried() bool {
+	a := f.of.Job.Activation
+	return a != nil && a.Carriage != nil
+}
+
+// carries returns what of it another host is to pull.
+func (f *End) carries() job.Carries {
+	word := f.Word()
+	if f.End.Cause == spool.CauseLimit {
+		word = exit.WordExit
+	}
+	switch {
+	case !f.leavesBy(word):
+		return job.CarriesStreams
+	case word == exit.WordEvict:
+		return job.CarriesAll
+	}
+	return job.CarriesOutput
 }
 
 // leavesBy reports whether a run that is ended so leaves output that somebody wants.
@@ -71,6 +92,9 @@ func (f *End) leave() {
 	}
 	f.host.Output.Freeze(f.of, slot)
 	f.leaves = true
+	if f.carried() && f.host.Store.State(f.of) == job.Started {
+		f.End.Carries = f.carries()
+	}
 }
 
 // Keep notes that a run has its slots, which an earlier execd has kept for it until its
@@ -132,10 +156,26 @@ func (f *End) transfer() exit.Result {
 			if err := f.over(ctx, &end); err != nil {
 				return err
 			}
+			if err := f.late(t); err != nil {
+				return err
+			}
 			return f.host.Output.Send(ctx, t, report)
 		})
 	}
 	return f.Output.step()
+}
+
+// late has output that another host pulls, and may never, be given up when the job was
+// deleted after its end was concluded, and before it was recorded that it is over.
+func (f *End) late(t *job.Task) error {
+	want := f.host.Store.Want(t)
+	if !f.carried() || !f.decided || want == f.wanted || f.host.Store.NotDelivered(t) != nil {
+		return nil
+	}
+	if err := f.host.Store.DropOutput(t, *want); err != nil {
+		return err
+	}
+	return &exit.Cancelled{Err: errUnwanted}
 }
 
 // unwanted returns why nobody wants the output any more that is still to arrive; nil:
@@ -143,8 +183,8 @@ func (f *End) transfer() exit.Result {
 // cannot be delivered.
 func (f *End) unwanted() *job.Want {
 	want := f.host.Store.NotDelivered(f.of)
-	if want == nil {
-		return nil
+	if want == nil || f.carried() { // then it is the other host's to know
+		return want
 	}
 	when, _ := f.host.Output.Leaves(f.of)
 	if when == api.OutAlways && !f.vain.Load() && f.host.Store.Stuck(f.of) == nil {
@@ -206,7 +246,7 @@ func (f *End) lost(t *exit.Transfer, attempt int, err error) {
 	if forGood {
 		stuck.Errno = permanent.Errno
 	}
-	cleared := f.cleared // what was mended may have come too late for this attempt
+	cleared := f.cleared && !f.carried() // what was mended may have come too late for this attempt
 	f.cleared = false
 	stuck.KiB = (f.Output.Standing().Total + 1023) >> 10
 	if !cleared && (forGood || time.Since(f.sent.Failing) > f.host.Patience()) {
@@ -306,6 +346,9 @@ func (f *End) discard(want *job.Want) exit.Result {
 	if g := f.removal.transfer.GivenUp(); g != nil {
 		left = g.Reason
 		f.host.Log.Warn(fmt.Sprintf("job %v: output that is not wanted is left: %s", f.of, left))
+	}
+	if f.carried() && f.End.Failed != 0 {
+		return exit.Nothing // by which the other host knows what becomes of the job
 	}
 	f.End.Failed, f.End.Reason = accounting.FailedTransfer, outcome.Undelivered(f.End.Reason, want, left)
 	return exit.Nothing // the wish is on disk

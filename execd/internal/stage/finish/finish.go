@@ -56,10 +56,12 @@ type End struct {
 	event    func(func()) // has something happen to the run, and leads it on
 	attempts *int         // failed ones at the present step
 
+	wanted   *job.Want   // what somebody wanted of the job when its end was concluded
 	removal  Transit     // of output that nobody wants any more
 	vain     atomic.Bool // the output could not be delivered until somebody has looked
 	cleared  bool        // somebody has looked since the attempt that is under way was begun
 	expiry   *time.Timer // gives up output that is stuck; nil: it never was
+	decided  bool        // its end was, by this execd
 	cleaned  bool        // nothing is left of it but its record
 	shed     atomic.Bool // what is scarce was given back before the output was transferred
 	historic bool        // the history of the host has it
@@ -131,7 +133,8 @@ func (f *End) Reap(sampled api.Usage) error {
 // Conclude makes of a run's outcome what is recorded of it.
 func (f *End) Conclude(out *spool.Outcome) *job.End {
 	t := f.of
-	run := outcome.Run{Task: t, Want: f.host.Store.Want(t), Requeues: f.requeues(), Rerunnable: outcome.Rerunnable(t, f.host.Config().Queue(t.Start.Queue)), Post: f.hooks.PostStatus}
+	f.decided, f.wanted = true, f.host.Store.Want(t)
+	run := outcome.Run{Task: t, Want: f.wanted, Requeues: f.requeues(), Rerunnable: outcome.Rerunnable(t, f.host.Config().Queue(t.Start.Queue)), Post: f.hooks.PostStatus}
 	if out.Usage != nil && out.Usage.ExitStatus != 0 {
 		run.Full = f.host.Launcher.ScratchFull(t.RunID())
 		if run.Full == "" && t.Start.Sandbox != nil {
@@ -259,9 +262,12 @@ func (f *End) free() {
 }
 
 // Announce tells those who follow the job that it has ended, if its slots are free: otherwise
-// they hear of its end when they are.
+// they hear of its end when they are, unless one of them is to pull its output before.
 func (f *End) Announce() (exit.Result, error) {
-	if !f.holds {
+	if f.carried() && !f.leaves && f.delivers() { // also if an earlier execd has freed the slots
+		f.leave()
+	}
+	if !f.holds || f.carried() {
 		f.follow(api.ActivationOver)
 	}
 	return exit.Nothing, nil
@@ -303,8 +309,20 @@ func (f *End) follow(kind api.ActivationKind) {
 	}
 	if kind == api.ActivationOver {
 		e.End.Accounting = "" // the last has it
+		e.Outcome = f.outcome()
 	}
 	f.host.Followers.Tell(f.of.Job, e)
+}
+
+// outcome is what another host is to pull; nil: it pulls nothing of any job.
+func (f *End) outcome() *api.Outcome {
+	if !f.carried() {
+		return nil
+	}
+	return &api.Outcome{
+		Pull: f.leaves, Held: f.holds, Spool: f.End.Carries == job.CarriesAll,
+		KiB: (f.host.Output.Size(f.of.Start.Sandbox) + 1023) >> 10,
+	}
 }
 
 // Notify reports the end to who is told of output, the event log, the record and the accounting file, to those who

@@ -20,6 +20,7 @@ import (
 type Transit struct {
 	transfer *exit.Transfer // nil: not begun
 	what     string         // it is
+	peer     string         // the host that asks for it; empty: it is carried out here
 
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc // guarded by mu; nil: none is under way
@@ -51,6 +52,9 @@ func (x *Transit) begin(f *End, t *exit.Transfer, what string, unwanted func() b
 		}
 	}
 	x.transfer, x.what = t, what
+	if f.carried() {
+		x.peer = f.of.Job.Activation.Host
+	}
 }
 
 // start makes an attempt, in a goroutine of its own.
@@ -60,7 +64,7 @@ func (x *Transit) start(f *End, unwanted func() bool, carry carrier, done func(e
 		defer cancel(nil)
 		x.mu.Lock()
 		x.cancel = cancel
-		x.shown = api.Transfer{Output: x == &f.Output, Since: time.Now(), Attempt: x.shown.Attempt + 1, Failure: x.shown.Failure}
+		x.shown = api.Transfer{Output: x == &f.Output, Since: time.Now(), Attempt: x.shown.Attempt + 1, Failure: x.shown.Failure, Peer: x.peer}
 		x.phase = notice.NotYet
 		x.mu.Unlock()
 		if unwanted() {
@@ -79,7 +83,17 @@ func (x *Transit) start(f *End, unwanted func() bool, carry carrier, done func(e
 func (x *Transit) progress(f *End, p base.Progress) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.shown.Bytes, x.shown.Total, x.shown.Files, x.shown.Queued = p.Bytes, p.Total, p.Files, p.Queued
+	switch {
+	case p.Lost != nil:
+		x.lost(f, p.Lost)
+		return
+	case p.Idle:
+		x.shown.Since, x.shown.Queued, x.shown.Total = time.Time{}, false, max(x.shown.Total, p.Total)
+		return
+	case x.shown.Since.IsZero():
+		x.shown.Since = time.Now()
+	}
+	x.shown.Bytes, x.shown.Before, x.shown.Total, x.shown.Files, x.shown.Queued = p.Bytes, p.Before, p.Total, p.Files, p.Queued
 	switch {
 	case p.Queued && x.phase == notice.NotYet:
 		x.queued = time.Now()
@@ -95,6 +109,14 @@ func (x *Transit) progress(f *End, p base.Progress) {
 		f.host.Log.Warn(fmt.Sprintf("job %v: %s", f.of, text))
 		f.notices.Happened(notice.Event{Kind: notice.Warned, Text: text})
 	}
+}
+
+// lost takes note of an attempt of the other host that has failed. X.mu is held.
+func (x *Transit) lost(f *End, err error) {
+	x.shown.Failure, x.shown.Since, x.phase = err.Error(), time.Time{}, notice.NotYet
+	x.shown.Attempt++
+	f.host.Counts.Transfer(x.shown.Output, metrics.Again, 0, 0, 0)
+	f.host.Log.Warn(fmt.Sprintf("job %v: %s: %v (%s asks again)", f.of, x.what, err, x.peer))
 }
 
 // enter tells of a phase of the attempt. X.mu is held.
