@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -290,8 +291,13 @@ func (p *pulled) send(ctx context.Context, in *incoming, w io.Writer) error {
 	stop := out.beat(func() bool { return true })
 	err := p.Boxes.Pull(ctx, p.req.Sandbox, p.req.Have, out, out.stop)
 	stop()
-	if err != nil && !out.begun && !out.beaten {
+	switch {
+	case err == nil:
+	case !out.begun && !out.beaten:
 		return &unsent{err}
+	case out.begun: // the stream says itself why it cannot go on, or that it has ended too early
+		p.Log.Debug(fmt.Sprintf("execd: output for %s: %v", p.req.Sandbox, err))
+		return nil
 	}
 	return err
 }
