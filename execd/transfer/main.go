@@ -94,6 +94,7 @@ type worker struct {
 	stay    bool     // sources are not left for another mount
 	resumes bool     // what is there already may be what is to be copied
 	syncs   bool     // each file is synced
+	beside  int      // directory with that of Beside; -1: not open
 	links   int      // directory of files with several names, -1: none
 	noClone bool
 	noRange bool
@@ -118,7 +119,7 @@ func (w *worker) add(n int64) {
 func newWorker() *worker {
 	debug.SetGCPercent(25)
 	unix.Umask(0)
-	return &worker{orders: &order.Orders{}, links: -1}
+	return &worker{orders: &order.Orders{}, links: -1, beside: -1}
 }
 
 func run() int {
@@ -194,6 +195,11 @@ func (w *worker) do(in io.Reader) error {
 	}
 	if w.orders.Pack != nil || w.orders.Unpack != nil {
 		unix.CloseOnExec(order.Stream)
+	}
+	if w.orders.Beside != "" {
+		if err := w.enter(); err != nil {
+			return err
+		}
 	}
 	if w.orders.Turn {
 		w.rates(io.MultiReader(lines, in))

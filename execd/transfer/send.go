@@ -53,7 +53,7 @@ func (w *worker) send() error {
 		return err
 	}
 	if arrived || w.orders.Discard {
-		return w.removeParts() // nobody else will do it
+		return w.clear() // nobody else will do it
 	}
 	if !slices.ContainsFunc(w.landings, func(l *landing) bool { return l.committed }) {
 		if err := w.gather(); err != nil {
@@ -70,12 +70,18 @@ func (w *worker) send() error {
 			return err
 		}
 	}
+	if err := w.attach(); err != nil {
+		return err
+	}
 	w.result.OK = true
 	if err := w.record(); err != nil {
 		return err
 	}
-	return w.removeParts()
+	return w.clear()
 }
+
+// clear removes what attempts have left where the output is to lie.
+func (w *worker) clear() error { return errors.Join(w.removeParts(), w.leave()) }
 
 // open opens the directories in which output is to land.
 func (w *worker) open() error {
@@ -360,6 +366,9 @@ func (w *worker) gather() (err error) {
 		for _, n := range l.names {
 			w.named[n.From] = true
 		}
+	}
+	for i := range w.orders.Send.Append {
+		w.named[w.orders.Send.Append[i].From] = true
 	}
 	files := 0
 	for _, l := range w.landings {

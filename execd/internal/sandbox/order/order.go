@@ -42,6 +42,9 @@ const (
 	FileStdout = "stdout" // what a job of another host writes, see Pack
 	FileStderr = "stderr"
 
+	// FileAppend begins the name of what is written down of a file before something is appended
+	// to it: its numbers and its size.
+	FileAppend = "append-"
 	// FileReceived begins the name of what Unpack writes down of a part that has come: a
 	// Result in JSON.
 	FileReceived = "received-"
@@ -76,6 +79,9 @@ type Orders struct {
 	Pack *Pack `json:"pack,omitempty"`
 	// Unpack has a tree from Stream put into the sandbox.
 	Unpack *Unpack `json:"unpack,omitempty"`
+	// Beside has the tree of Unpack and Send lie in a directory below this one, which is the
+	// user's, instead of in the sandbox: so that it is renamed to where it belongs.
+	Beside string `json:"beside,omitempty"`
 	// Flush has what is in the sandbox written to the disk, and nothing copied. A sync is
 	// still needed after it, and is a short one.
 	Flush bool `json:"flush,omitempty"`
@@ -146,6 +152,15 @@ type Send struct {
 	Home   string  `json:"home,omitempty"`  // the user's home directory, in which no dot file lands unless Names has it
 	// Keep keeps the directories of a name, which otherwise lands by its last part.
 	Keep bool `json:"keep,omitempty"`
+	// Append is appended to files when all else has landed, and does not land itself.
+	Append []Append `json:"append,omitempty"`
+}
+
+// Append is a file at the top of the sandbox that is appended to another; there may be none.
+type Append struct {
+	From string `json:"from"`
+	To   string `json:"to"`   // a path of the user's, of the file or of the directory that it is in
+	Name string `json:"name"` // its name there
 }
 
 // Progress is how far a transfer is.
@@ -195,10 +210,13 @@ type Result struct {
 
 // paths returns all that is a path and may have any bytes.
 func (o *Orders) paths() []*string {
-	list := []*string{&o.Base}
+	list := []*string{&o.Base, &o.Beside}
 	named := o.Bring
 	if s := o.Send; s != nil {
 		list, named = append(list, &s.To, &s.Home), s.Names
+		for i := range s.Append {
+			list = append(list, &s.Append[i].From, &s.Append[i].To, &s.Append[i].Name)
+		}
 	}
 	for i := range o.Plugins {
 		list = append(list, &o.Plugins[i].Path)
@@ -219,7 +237,7 @@ func (o *Orders) Encode() ([]byte, error) {
 	c.Bring, c.Plugins, c.Env = slices.Clone(o.Bring), slices.Clone(o.Plugins), slices.Clone(o.Env)
 	if o.Send != nil {
 		s := *o.Send
-		s.Names = slices.Clone(s.Names)
+		s.Names, s.Append = slices.Clone(s.Names), slices.Clone(s.Append)
 		c.Send = &s
 	}
 	for _, p := range c.paths() {
@@ -350,6 +368,11 @@ func (o *Orders) Check() error {
 	for _, n := range o.Send.Names {
 		if err := CheckName(n.From); err != nil {
 			return err
+		}
+	}
+	for _, a := range o.Send.Append {
+		if CheckName(a.From) != nil || strings.Contains(a.From, "/") || a.To == "" || CheckName(a.Name) != nil {
+			return fmt.Errorf("%q is nothing to be appended to %q", a.From, a.To)
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/api"
 	"paddock/execd/internal/sandbox/order"
 	"paddock/test/harness"
 )
@@ -229,6 +230,33 @@ func TestSwapAtEveryStep(t *testing.T) {
 			if !soak {
 				break // each step with one of them
 			}
+		}
+	}
+}
+
+// A worker is killed at each of its steps that brings to its place what another host has sent. What
+// was written to a standard stream is appended once.
+func TestCrashBeside(t *testing.T) {
+	long(t)
+	for at, reached := 1, true; reached; at++ {
+		r := newRig(t)
+		to, land := r.pulled("a", "d/b", api.NameStdout)
+		r.put(r.home, "o")
+		o := land()
+		o.ID, o.Base, o.Root = r.id, r.home, r.owner.UID == 0
+		reached, _ = r.stepped(o, false, at, func(pid int) unix.Errno {
+			r.must(unix.Kill(pid, unix.SIGKILL))
+			return 0
+		})
+		if _, err := r.copy(o); err != nil {
+			t.Fatalf("killed at step %d, and then: %v", at, err)
+		}
+		r.want(to, "a", "d/b")
+		if text, err := os.ReadFile(filepath.Join(r.home, "o")); err != nil || string(text) != "o"+api.NameStdout {
+			t.Errorf("-o has %q, %v", text, err)
+		}
+		if t.Failed() {
+			t.Fatalf("killed at step %d", at)
 		}
 	}
 }
