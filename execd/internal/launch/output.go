@@ -104,6 +104,9 @@ func PathsOf(t *job.Task, r *api.SubmitRequest, owner *user.User, host string) P
 // Expand replaces the pseudo variables in a path.
 func (p *Paths) Expand(path string) string { return p.names.expand(path) }
 
+// Stdin returns the file of -i; empty: there is none.
+func (p *Paths) Stdin(r *api.SubmitRequest) string { return p.names.stream(r.Stdin, p.Dir, "") }
+
 // Output returns where a run writes, or has written, from its config; false: it
 // has none any more.
 func (r *Runs) Output(run spool.RunID) (api.Output, bool) {

@@ -515,6 +515,11 @@ func (m *Manager) isLarge(ctx context.Context, g *gate, via *worker.Stream) bool
 	defer context.AfterFunc(ctx, via.Stop)()
 	in := bufio.NewReaderSize(via.From, peeked)
 	via.From = in
+	return saysLarge(in)
+}
+
+// saysLarge is isLarge of a stream that has begun.
+func saysLarge(in *bufio.Reader) bool {
 	const at = len(pack.Magic) + 4 + 8 // behind the head of the first record, and the number of items
 	b, err := in.Peek(at + 8)
 	return err == nil && pack.Type(b[len(pack.Magic)]) == pack.Begin && binary.BigEndian.Uint64(b[at:]) > order.Brief

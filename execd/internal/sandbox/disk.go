@@ -56,7 +56,7 @@ func (m *Manager) Freeze(t *job.Task, slot int) {
 func (m *Manager) Refreeze() {
 	for _, t := range m.Store.Unfinished() {
 		s := t.Start.Sandbox
-		if s == nil {
+		if s == nil || t.Start.Remote != nil {
 			continue
 		}
 		if m.Store.State(t) == job.Over {

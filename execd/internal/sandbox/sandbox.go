@@ -109,7 +109,7 @@ func (m *Manager) Plan(t *job.Task, r *api.SubmitRequest, slot int, limit uint64
 		Dir:     filepath.Join(place, t.RunID().String()+"-"+word[:idDigits]),
 		Created: now, Slot: slot,
 	}
-	if k := t.Kept; k != nil {
+	if k := t.Kept; k != nil && t.Start.Remote == nil {
 		if _, err := os.Lstat(k.Files()); err == nil {
 			s.Dir, s.Created, s.Kept, s.Project, s.Limit = k.Dir, k.Created, true, k.Project, k.Limit
 		} else { // a file system in memory is empty after the host was restarted

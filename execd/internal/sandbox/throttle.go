@@ -171,15 +171,20 @@ func (m *Manager) carry(ctx context.Context, q *turns, owner *user.User, t *job.
 
 // carryBy is carry of a tree that goes by a stream.
 func (m *Manager) carryBy(ctx context.Context, q *turns, owner *user.User, t *job.Task, o *order.Orders, via *worker.Stream, report func(order.Progress)) (order.Result, error) {
+	return m.carryIn(ctx, q, owner, t.Start.Sandbox, o, via, report)
+}
+
+// carryIn is carryBy in a sandbox.
+func (m *Manager) carryIn(ctx context.Context, q *turns, owner *user.User, box *job.Sandbox, o *order.Orders, via *worker.Stream, report func(order.Progress)) (order.Result, error) {
 	var last order.Progress
-	r, err := m.inTurn(ctx, &m.Throttle.brief, owner, t, o, via, func(p order.Progress) {
+	r, err := m.inBox(ctx, &m.Throttle.brief, owner, box, o, via, func(p order.Progress) {
 		if !p.Queued {
 			last = p
 		}
 	})
 	if errors.Is(err, worker.ErrTurn) {
 		o.Turn = true
-		r, err = m.inTurn(ctx, q, owner, t, o, via, report)
+		r, err = m.inBox(ctx, q, owner, box, o, via, report)
 	} else {
 		report(last)
 	}
@@ -207,16 +212,21 @@ func leftOut(r *order.Result) string {
 
 // inTurn has a worker carry out orders when there is a place for it.
 func (m *Manager) inTurn(ctx context.Context, q *turns, owner *user.User, t *job.Task, o *order.Orders, via *worker.Stream, report func(order.Progress)) (order.Result, error) {
+	return m.inBox(ctx, q, owner, t.Start.Sandbox, o, via, report)
+}
+
+// inBox is inTurn in a sandbox.
+func (m *Manager) inBox(ctx context.Context, q *turns, owner *user.User, box *job.Sandbox, o *order.Orders, via *worker.Stream, report func(order.Progress)) (order.Result, error) {
 	done, err := q.take(ctx, owner.UID, func() { report(order.Progress{Queued: true}) })
 	if err != nil {
 		return order.Result{}, err
 	}
 	defer done()
 	report(order.Progress{})
-	if err := m.makeSay(t.Start.Sandbox, owner); err != nil {
+	if err := m.makeSay(box, owner); err != nil {
 		return order.Result{}, err
 	}
-	return m.Worker.Copy(ctx, owner, t.Start.Sandbox.Dir, o, via, report)
+	return m.Worker.Copy(ctx, owner, box.Dir, o, via, report)
 }
 
 // Bandwidth returns how many bytes a second all transfers together may copy; 0: any
