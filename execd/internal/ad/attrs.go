@@ -70,10 +70,15 @@ func Attributes(list []string) (*classad.Ad, error) {
 }
 
 // NamesHooks reports whether attributes of -attr say which hooks a job has.
-func NamesHooks(list []string) bool {
+func NamesHooks(list []string) bool { return names(list, "HookKeyword") }
+
+// NamesPlugins reports whether attributes name file transfer plugins of a job's own.
+func NamesPlugins(list []string) bool { return names(list, transferPlugins) }
+
+func names(list []string, attribute string) bool {
 	return slices.ContainsFunc(list, func(text string) bool {
 		name, _, _ := api.CutAttribute(text)
-		return strings.EqualFold(name, "HookKeyword")
+		return strings.EqualFold(name, attribute)
 	})
 }
 

@@ -478,7 +478,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	programs.Followed, d.stages.Followers = d.followed, d.followed
 	d.sandboxes.Claimed, d.sandboxes.Lease, d.sandboxes.Wake = d.followed.Claimed, d.followed.Lease, d.stages.Changed
 	d.shadows.Foremost, d.shadows.Changed, d.shadows.Queues = d.queue.Foremost, d.queue.Add, d.queue.FindQueues
-	d.shadows.Depart, d.shadows.Back = d.queue.Depart, d.queue.Back
+	d.shadows.Depart, d.shadows.Back, d.shadows.Files = d.queue.Depart, d.queue.Back, d.sandboxes
 	d.stages.Queue, d.sandboxes.Changed = d.queue, d.queue.Traffic
 	d.store.OnWork(d.queue.Add)
 	d.server = &server.Server{

@@ -143,6 +143,8 @@ type Remote struct {
 	Host string `json:"host"` // by its name in the file peers
 	// Sandbox is the id of the run there. No two have the same, and it is not started twice.
 	Sandbox string `json:"sandbox"`
+	// Key opens its files there, which travel; empty: the hosts share them.
+	Key api.SandboxKey `json:"key,omitempty"`
 }
 
 // Carved is a slot that was carved for a run.

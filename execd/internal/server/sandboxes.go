@@ -12,6 +12,9 @@ import (
 func (s *Server) sandboxes(_ context.Context, _ job.Caller, _ *api.SandboxesRequest) (api.SandboxesReply, error) {
 	reply := api.SandboxesReply{Host: s.Host, Sandboxes: []api.SandboxStatus{}}
 	for _, b := range s.Store.Boxes() {
+		if b.Run != nil && b.Run.Start.Remote != nil && b.State == job.Started {
+			continue // the job works in another, on another host
+		}
 		x := api.SandboxStatus{
 			Dir: b.Dir, ID: b.ID, Job: fmt.Sprintf("%d.%d", b.Job.Number, b.Task), User: b.Job.Owner,
 			Created: b.Created, Limit: b.Limit, Size: s.Boxes.Size(b.Sandbox), State: api.SandboxKept,

@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,12 +23,15 @@ type claim struct {
 	class    class
 	lease    lease
 	renewing bool
-	failures int       // attempts to renew it that failed
-	run      *run      // what runs under it; nil: nothing does
-	idle     time.Time // since when
-	used     bool      // something has run under it
-	spent    bool      // nothing more is started under it
-	closed   bool      // it is given back, or over
+	failures int           // attempts to renew it that failed
+	run      *run          // what runs under it; nil: nothing does
+	outs     map[*run]bool // what has run under it, and whose output is still on the host
+	// waiting are those of outs that wait until the next has been started, or nothing is.
+	waiting []chan struct{}
+	idle    time.Time // since when
+	used    bool      // something has run under it
+	spent   bool      // nothing more is started under it
+	closed  bool      // it is given back, or over
 	// rest is the ad of what is left of a partitionable slot if the claim is on that; nil: it
 	// is on a slot in which jobs run. carving counts the slots that are being carved out of it.
 	rest    *classad.Ad
@@ -57,11 +61,22 @@ func (c *claim) slotAd() *classad.Ad {
 // release gives a claim back that nothing runs under. s.mu is held.
 func (s *Shadows) release(c *claim) {
 	c.closed = true
+	keep := len(c.outs) > 0
 	s.do(func(ctx context.Context) {
 		if again(ctx, retries.After, func(int) bool {
 			limited, cancel := context.WithTimeout(ctx, callLimit)
 			defer cancel()
-			err := s.On(c.Host, "").ClaimOf(c.ID).Release(limited)
+			of, begun := s.On(c.Host, "").ClaimOf(c.ID), time.Now()
+			give := of.Release
+			if keep { // it is pulled without the slot
+				give = of.ReleaseKeeping
+			}
+			err := give(limited)
+			if err == nil && keep {
+				s.mu.Lock()
+				c.lease.tried, c.lease.renewed = begun, begun
+				s.mu.Unlock()
+			}
 			if err == nil || api.RefusalOf(err) == api.RefusedUnknown {
 				return true
 			}
@@ -73,6 +88,7 @@ func (s *Shadows) release(c *claim) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.detachAll(c)
 		s.forget(c)
 	})
 }
@@ -82,6 +98,7 @@ func (s *Shadows) release(c *claim) {
 func (s *Shadows) over(c *claim, why string) {
 	c.closed, c.spent = true, true
 	s.warnf("execd: host %s: claim %s is over: %s", c.Host, c.public(), why)
+	s.detachAll(c)
 	if r := c.run; r != nil {
 		r.poke()
 	} else {
@@ -124,17 +141,20 @@ func (s *Shadows) Load() error {
 func (s *Shadows) Recover(t *job.Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ended := s.Host.Store.State(t) == job.Ended
+	state := s.Host.Store.State(t)
+	ended, over := state == job.Ended, state == job.Over
 	c := s.claims[claimName{t.Start.Remote.Host, t.Start.Claim}]
 	switch {
 	case ended:
 		c = nil
 	case c == nil:
 		// Its record is lost. As far as anybody knows it was renewed until now.
-		s.warnf("job %v: runs on %s, and nothing is known of its claim", t, t.Start.Remote.Host)
+		if !over { // else it may have been given back
+			s.warnf("job %v: runs on %s, and nothing is known of its claim", t, t.Start.Remote.Host)
+		}
 		now := time.Now()
 		c = &claim{record: record{Host: t.Start.Remote.Host}, closed: true, lease: lease{length: wanted * time.Second, tried: now, renewed: now}}
-	case c.run == nil:
+	case c.run == nil && !over:
 		c.class, c.spent = classOf(t.Job), false
 	}
 	var before *run
@@ -147,10 +167,17 @@ func (s *Shadows) Recover(t *job.Task) {
 	}
 	r.found = true
 	r.recall(s.Host.Store.Updated(t))
-	if !ended {
+	if over {
+		e := t.End
+		r.there, r.over = true, &api.ActivationEnd{Failed: e.Failed, Exit: e.Exit, Cause: string(e.Cause), Reason: e.Reason, Fate: string(e.Fate)}
+		r.outcome = &api.Outcome{Pull: true}
+		s.departs(r)
+		r.counts = s.Host.Store.Stuck(t) == nil
+	}
+	if !ended && !over {
 		s.Depart(t, true)
 	}
-	s.logf("job %v: found after the restart: %s", t, map[bool]string{true: "has ended on ", false: "runs on "}[ended]+r.host)
+	s.logf("job %v: found after the restart: %s", t, cmp.Or(map[job.State]string{job.Ended: "has ended on ", job.Over: "is over on "}[state], "runs on ")+r.host)
 }
 
 // Silent says that the host of a run does not answer, and since when; empty: it does, or it
@@ -162,7 +189,7 @@ func (s *Shadows) Silent(run spool.RunID) string {
 	if r == nil || r.claim == nil || s.of(r.host).silent.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%s has not answered since %s; the lease ends at %s", r.host, s.of(r.host).silent.Format(time.DateTime), r.claim.lease.ends().Format(time.DateTime))
+	return fmt.Sprintf("%s has not answered since %s; the lease ends at %s", r.host, s.of(r.host).silent.Format(time.DateTime), r.leaseOf().ends().Format(time.DateTime))
 }
 
 // Used returns what a run on another host has used, as that has said last; nil: it has not.
@@ -217,5 +244,5 @@ func (s *Shadows) Forget(t *job.Task) string {
 	}
 	r.forgotten = true
 	r.poke()
-	return fmt.Sprintf("job %v may run on %s until %s", t, r.host, r.claim.lease.lost().Format(time.DateTime))
+	return fmt.Sprintf("job %v may run on %s until %s", t, r.host, r.leaseOf().lost().Format(time.DateTime))
 }

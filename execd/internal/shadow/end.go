@@ -56,7 +56,10 @@ func (t *told) outcome() spool.Outcome {
 		return spool.Outcome{Failed: spool.FailedUnexpectedError, Blame: spool.BlameSystem, Reason: "its host has told of an end that cannot be"}
 	}
 	out := spool.Outcome{Failed: t.end.Failed, Blame: spool.BlameOf(t.end.Failed), Reason: api.Visible(api.Short(t.end.Reason))}
-	if u := t.used; u != nil && u.StartTime > 0 {
+	if u := t.used; u == nil && !t.end.Started.IsZero() && !t.end.Ended.Before(t.end.Started) && t.end.Ended.Sub(t.end.Started) < maxRun {
+		// It has run, and what it has used is told later.
+		out.Usage = &spool.Usage{ExitStatus: t.end.Exit, Start: t.end.Started.Unix(), End: t.end.Ended.Unix(), Wallclock: int64(t.end.Ended.Sub(t.end.Started) / time.Second)}
+	} else if u != nil && u.StartTime > 0 {
 		out.Usage = &spool.Usage{ExitStatus: t.end.Exit, Start: u.StartTime, End: u.EndTime, Wallclock: u.RuWallclock, UTime: seconds(u.RuUTime), STime: seconds(u.RuSTime), MaxRSS: int64(u.RuMaxRSS)}
 		if t.end.Exit > 128 && t.end.Failed == spool.FailedAfterJob {
 			out.Usage.Signal = t.end.Exit - 128
@@ -65,15 +68,23 @@ func (t *told) outcome() spool.Outcome {
 	return out
 }
 
+// maxRun bounds for how long a host may say that a job has run.
+const maxRun = 100 * 365 * 24 * time.Hour
+
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // conclude makes of what a host has said what is recorded of a run.
 func (s *Shadows) conclude(r *run, t told) {
-	out, task := t.outcome(), r.task
+	task := r.task
+	if s.Host.Store.State(task) == job.Over {
+		s.overBefore(r, &t)
+	}
+	out := t.outcome()
 	want := s.Host.Store.Want(task)
 	rerunnable := outcome.Rerunnable(task, s.Host.Config().Queue(task.Start.Queue))
 	cause := spool.Cause(t.end.Cause)
 	switch {
+	case r.tail.End != nil:
 	case want != nil && !want.Requeue:
 	case cause == spool.CauseLease:
 		r.tail.End = lost(task, rerunnable, r.host+" has ended it: the lease of its claim was over")
@@ -106,6 +117,7 @@ func (s *Shadows) conclude(r *run, t told) {
 func (s *Shadows) account(r *run, used *accounting.Record) {
 	r.accounted = used
 	rec := outcome.Record(r.task, r.tail.End, r.host, s.Host.Config().Queue(r.task.Start.Queue))
+	rec.Reason = outcome.LeftOut(rec.Reason, r.input.Standing().Left, r.output.Standing().Left)
 	if used != nil {
 		outcome.Elsewhere(&rec, used)
 	}
@@ -120,6 +132,45 @@ func lost(t *job.Task, rerunnable bool, why string) *job.End {
 		e.Fate = job.FateRequeue
 	}
 	return e
+}
+
+// overBefore takes over what is recorded of a run that is over. What its host says now is only
+// what it has used.
+func (s *Shadows) overBefore(r *run, t *told) {
+	recorded := *r.task.End
+	end := *t.end
+	end.Failed, end.Exit, end.Reason = recorded.Failed, recorded.Exit, recorded.Reason
+	t.end = &end
+	recorded.Accounting = ""
+	if r.unwanted != nil {
+		recorded.Failed, recorded.Reason = accounting.FailedTransfer, outcome.Undelivered(recorded.Reason, r.unwanted, "")
+	}
+	if recorded.Carries == job.CarriesAll {
+		recorded.Sandbox = r.task.Start.Sandbox
+	}
+	r.tail.End = &recorded
+}
+
+// undone records the end of a run that is over, and whose output never comes.
+func (s *Shadows) undone(r *run, why string) {
+	t := r.task
+	if t.End.Carries != job.CarriesOutput { // its end is what it is
+		e := *t.End
+		e.Carries, e.Accounting, e.Reason = "", "", outcome.LeftOut(e.Reason, "", "what it had left is lost: "+why)
+		r.tail.End = &e
+	} else {
+		e := lost(t, outcome.Rerunnable(t, s.Host.Config().Queue(t.Start.Queue)), why)
+		e.Reason = why + "; it has run, and its output is lost"
+		r.tail.End = e
+	}
+	r.tail.Ended = time.Now()
+	var used *accounting.Record
+	s.mu.Lock()
+	if r.final != nil {
+		used = toldBy(r.final).used
+	}
+	s.mu.Unlock()
+	s.account(r, used)
 }
 
 // giveUp records the end of a run of which its host says nothing.
@@ -143,7 +194,7 @@ func (s *Shadows) giveUp(r *run, why string) {
 func (s *Shadows) silence(r *run) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := &r.claim.lease
+	l := r.leaseOf()
 	since := s.of(r.host).silent
 	if since.IsZero() {
 		since = l.renewed

@@ -16,7 +16,7 @@ const nowLimit = 10 * time.Second
 // MayStartNow reports whether another host may have a free slot for what -now y asks for.
 func (s *Shadows) MayStartNow(r *api.SubmitRequest) bool {
 	session := job.SessionOf(r.Interactive)
-	return s.Domain() != "" && staysWith(r, session) == "" && slices.ContainsFunc(s.Peers(), func(p api.PeerStatus) bool {
+	return (s.Domain() != "" || travels(r)) && staysWith(r, session) == "" && slices.ContainsFunc(s.Peers(), func(p api.PeerStatus) bool {
 		return p.State == api.PeerUp && !p.Draining && p.Free > 0 && s.asksFor(r, &p) && unreached(session, &p) == ""
 	})
 }

@@ -30,12 +30,16 @@ func (s *Shadows) round(now time.Time) (next time.Time) {
 			s.followed(h)
 		}
 	}
-	if len(peers) > 0 && s.Domain() != "" {
+	if len(peers) > 0 {
 		s.offer(peers, now, soonest)
 	}
 	for _, c := range s.claims {
+		if c.run == nil {
+			s.started(c)
+		}
 		switch after := c.idle.Add(idleFor); {
 		case c.run != nil || c.closed || c.carving > 0:
+		case s.capped(c) && !c.spent && s.want[c.class] > 0: // its turn comes
 		case s.of(c.Host).crowded && s.want[c.class] == 0: // another job can have the slot
 			s.release(c)
 		case c.rest != nil: // nobody else has slots carved there meanwhile
@@ -73,7 +77,7 @@ func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time
 		if j == nil {
 			continue
 		}
-		if why := stays(j); why != "" {
+		if why := s.stays(j); why != "" {
 			s.stay[j] = why
 			s.answer(j, false)
 			continue
@@ -121,7 +125,7 @@ func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time
 // startIdle is start under a claim that nothing runs under. s.mu is held.
 func (s *Shadows) startIdle(j *job.Job, of class, w *schedule.Waiting) (started, enough bool) {
 	for _, c := range s.claims {
-		if c.run == nil && c.rest == nil && !c.closed && !c.spent && c.class == of && !c.lease.hopeless(time.Now()) {
+		if c.run == nil && c.rest == nil && !c.closed && !c.spent && !s.capped(c) && c.class == of && !c.lease.hopeless(time.Now()) {
 			return s.start(c, j, w)
 		}
 	}
@@ -130,9 +134,6 @@ func (s *Shadows) startIdle(j *job.Job, of class, w *schedule.Waiting) (started,
 
 // Why says of each host why it does not take a job that waits; empty: none was asked.
 func (s *Shadows) Why(j *job.Job) string {
-	if s.Domain() == "" && len(s.Peers()) > 0 {
-		return "FILESYSTEM_DOMAIN is not set"
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stay[j]
@@ -161,7 +162,7 @@ func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of class, now time.Time) (w
 	if c := s.restOn(p.Name, of.owner); c != nil {
 		if ok, _ := schedule.Admits(s.Host.Config(), r, schedule.Place{Host: p.Name, Queue: c.Queue}); ok && c.carving == askedAtOnce {
 			return beingAsked, again
-		} else if ok && s.carve(h, c, of, s.JobAd(j), now) {
+		} else if ok && s.carve(h, c, of, r, s.JobAd(j), now) {
 			return "", again
 		}
 	}
@@ -208,6 +209,9 @@ func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of class, now time.Time) (w
 // job names behind -soft. s.mu is held.
 func (s *Shadows) pick(h *host, r *api.SubmitRequest, work *classad.Ad, now time.Time) (best *slotAd, why string, state bool) {
 	config, domain, least := s.Host.Config(), s.Domain(), 0
+	if travels(r) {
+		domain = anyDomain
+	}
 	for i := range h.slots {
 		t := &h.slots[i]
 		ok, soft := schedule.Admits(config, r, schedule.Place{Host: h.name, Queue: t.queue})

@@ -23,8 +23,12 @@ func (s *Shadows) restOn(host, user string) *claim {
 
 // carve asks for a slot for a job out of what is left, or reports that it does not fit there. s.mu
 // is held.
-func (s *Shadows) carve(h *host, c *claim, of class, work *classad.Ad, now time.Time) bool {
-	if unfit(work, c.rest, s.Domain(), now, &h.steps) != "" || short(work, c.rest, now, &h.steps) != "" {
+func (s *Shadows) carve(h *host, c *claim, of class, r *api.SubmitRequest, work *classad.Ad, now time.Time) bool {
+	domain := s.Domain()
+	if travels(r) {
+		domain = anyDomain
+	}
+	if unfit(work, c.rest, domain, now, &h.steps) != "" || short(work, c.rest, now, &h.steps) != "" {
 		return false
 	}
 	c.rest = deducted(c.rest, work, now, &h.steps)

@@ -36,8 +36,9 @@ type run struct {
 	tail      finish.Tail
 	accounted *accounting.Record // as the host has accounted it; nil: it has not
 	notices   notice.Notices
-	written   chan func() // what follows a write for the owner
-	noted     noted
+	carried
+	written chan func() // what follows a write for the owner
+	noted   noted
 
 	// Guarded by Shadows.mu.
 	forgotten bool // its end is not waited for
@@ -78,7 +79,7 @@ func (s *Shadows) enter(t *job.Task, c *claim) *run {
 	r.policy = s.watched(r)
 	r.updated = time.Now()
 	s.runs[api.SandboxID(r.sandbox())] = r
-	if c != nil {
+	if c != nil && s.Host.Store.State(t) != job.Over {
 		c.run = r
 	}
 	return r
@@ -88,9 +89,12 @@ func (s *Shadows) enter(t *job.Task, c *claim) *run {
 // owner may have no more running. s.mu is held.
 func (s *Shadows) start(c *claim, j *job.Job, w *schedule.Waiting) (started, enough bool) {
 	s.last = max(s.last+1, uint64(time.Now().UnixNano()))
+	remote := &job.Remote{Host: c.Host, Sandbox: string(api.NewSandboxID(c.ID, s.last))}
+	if travels(j.Terms().Needs.Request()) {
+		remote.Key = api.NewSandboxKey()
+	}
 	t := s.Host.Store.Take(j, job.Start{
-		Queue: c.Queue, Boot: s.Host.Boot, Claim: c.public(), Priority: w.Priority, Parts: w.Parts,
-		Remote: &job.Remote{Host: c.Host, Sandbox: string(api.NewSandboxID(c.ID, s.last))},
+		Queue: c.Queue, Boot: s.Host.Boot, Claim: c.public(), Priority: w.Priority, Parts: w.Parts, Remote: remote,
 	}, time.Now())
 	if t == nil {
 		return false, false
@@ -125,11 +129,13 @@ func (s *Shadows) drop(r *run) {
 	delete(s.runs, api.SandboxID(r.sandbox()))
 	s.answer(r.task.Job, false) // if it was not begun
 	s.leave(r)
+	s.arrived(r)
 }
 
 // leave frees the claim of a run for the next. s.mu is held.
 func (s *Shadows) leave(r *run) {
 	if c := r.claim; c != nil && c.run == r {
+		s.started(c)
 		if c.run, c.idle = nil, time.Now(); c.closed {
 			s.forget(c)
 		}
@@ -156,7 +162,12 @@ func (s *Shadows) live(ctx context.Context, r *run) error {
 			if expanded, unmatched = s.Host.Match(r.task, request, r.claim.slotAd); unmatched == nil {
 				request = expanded
 			}
-			err = st.Begin(r.task)
+			if r.carries() {
+				err = s.Files.Plan(r.task, request, 0, 0)
+			}
+			if err == nil {
+				err = st.Begin(r.task)
+			}
 		}
 		if err != nil {
 			if errors.Is(err, job.ErrAltered) {
@@ -177,11 +188,19 @@ func (s *Shadows) live(ctx context.Context, r *run) error {
 		s.mu.Lock()
 		s.followed(s.of(r.host))
 		s.mu.Unlock()
-		if err := s.activate(ctx, r, request); err != nil {
+		err = s.activate(ctx, r, request)
+		s.mu.Lock()
+		s.started(r.claim)
+		s.mu.Unlock()
+		if err != nil {
 			return s.withdraw(ctx, r, err)
 		}
 		s.mu.Lock()
 		s.answer(r.task.Job, true)
+		s.mu.Unlock()
+	} else if st.State(r.task) == job.Over {
+		s.mu.Lock()
+		s.followed(s.of(r.host))
 		s.mu.Unlock()
 	} else if known, err := s.fence(ctx, r); err != nil {
 		return err
@@ -213,6 +232,7 @@ func (s *Shadows) withdraw(ctx context.Context, r *run, why error) error {
 	s.refused(r, why)
 	s.warnf("%v: not started on %s: %v", r, r.host, why)
 	s.back(r)
+	s.unbegun(r)
 	return s.retry(ctx, r, func() error { return s.Host.Store.Withdraw(r.task) })
 }
 
@@ -251,9 +271,16 @@ func (s *Shadows) retry(ctx context.Context, r *run, do func() error) error {
 // follow waits for the end of a run, and passes on what people want of it.
 func (s *Shadows) follow(ctx context.Context, r *run) error {
 	defer r.policy.Stop()
+	if pushing, cancel := context.WithCancel(ctx); r.carries() && s.Host.Store.State(r.task) == job.Started {
+		s.work.Go(func() { s.push(pushing, r) })
+		defer cancel()
+	} else {
+		cancel()
+	}
 	for failures := 0; ; {
 		s.mu.Lock()
 		over, final, gone, unsure, why, there, forgotten, until := r.over, r.final, r.gone, r.unsure, r.why, r.there, r.forgotten, s.lostAt(r)
+		pulls, failed := r.pulls() && !r.brought, r.failed
 		s.mu.Unlock()
 		if there && !r.told {
 			r.told = true
@@ -267,10 +294,22 @@ func (s *Shadows) follow(ctx context.Context, r *run) error {
 		now := time.Now()
 		past := !until.IsZero() && !now.Before(until)
 		switch {
+		case pulls:
+			r.policy.Stop()
+			switch lost, err := s.bring(ctx, r); {
+			case err != nil:
+				return err
+			case lost != "":
+				s.undone(r, lost)
+				return s.finish(ctx, r)
+			}
+			r.poke() // it may have been poked for what it has not seen yet
+		case failed != "" && over == nil && final == nil:
+			return s.unpushed(ctx, r, failed)
 		case final != nil:
 			s.conclude(r, toldBy(final))
 			return s.finish(ctx, r)
-		case over != nil && (gone || past):
+		case over != nil && (gone || past || forgotten && r.brought):
 			s.conclude(r, told{end: over})
 			return s.finish(ctx, r)
 		case gone && !there && !r.found && !unsure:
@@ -348,6 +387,12 @@ func (s *Shadows) attend(r *run) time.Duration {
 // lostAt returns when nothing runs any more of a run whose claim is not renewed; zero: it
 // is. s.mu is held.
 func (s *Shadows) lostAt(r *run) time.Time {
+	if r.own != nil {
+		if r.own.hopeless(time.Now()) {
+			return r.own.lost()
+		}
+		return time.Time{}
+	}
 	if c := r.claim; c != nil && (c.closed || c.lease.hopeless(time.Now())) {
 		return c.lease.lost()
 	}
@@ -364,6 +409,9 @@ func (s *Shadows) back(r *run) {
 func (s *Shadows) finish(ctx context.Context, r *run) error {
 	s.back(r)
 	recorded := r.found && s.Host.Store.Recorded(r.task)
+	if kept := r.task.Kept; r.carries() && !recorded && r.tail.End.Fate == job.FateRequeue && r.tail.End.Sandbox == nil {
+		r.tail.End.Sandbox = kept // it is what it was before this run
+	}
 	if err := s.journal(ctx, r); err != nil {
 		return err
 	}
@@ -380,9 +428,31 @@ func (s *Shadows) finish(ctx context.Context, r *run) error {
 	return s.retry(ctx, r, func() error {
 		err := r.tail.Synced()
 		if err == nil {
+			s.unbox(r)
 			return r.tail.Settle()
 		}
 		_, again := r.tail.Save()
 		return errors.Join(err, again)
 	})
+}
+
+// unbegun removes the sandbox here of a run that was not begun.
+func (s *Shadows) unbegun(r *run) {
+	if r.carries() && r.task.Start.Sandbox != nil {
+		s.Files.Remove(r.task)
+	}
+}
+
+// unbox removes the sandboxes here that a run needs no more.
+func (s *Shadows) unbox(r *run) {
+	if !r.carries() {
+		return
+	}
+	t, next := r.task, r.tail.End.Sandbox
+	if t.Start.Sandbox != nil && (next == nil || next.Dir != t.Start.Sandbox.Dir) {
+		s.Files.Remove(t)
+	}
+	if t.Kept != nil && (next == nil || next.Dir != t.Kept.Dir) {
+		s.Files.Unbox(t.Kept)
+	}
 }

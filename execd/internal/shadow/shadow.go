@@ -45,6 +45,8 @@ type Shadows struct {
 	Journal notice.Journal // writes what owners want to know; nil: nobody does
 	// Streams remembers where jobs write.
 	Streams *output.Index
+	// Files has files travel where hosts share none.
+	Files Files
 	// On returns a client of another host for one of this host's users; empty: for this
 	// host itself.
 	On func(host, user string) *api.Client

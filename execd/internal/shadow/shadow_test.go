@@ -52,6 +52,8 @@ type node struct {
 	news    chan struct{}
 	killed  []api.ClaimID
 	log     []string
+	boxes   map[api.SandboxID]*box // guarded by mu; of runs whose files travel
+	kept    int                    // claims that were released and have left output
 }
 
 type held struct {
@@ -169,6 +171,9 @@ func (n *node) answer(ctx context.Context, verb string, body []byte) (any, error
 			return nil, api.Refusef(api.RefusedBusy, "a job runs")
 		default:
 			n.begun[r.Sandbox], h.sandbox = &r, r.Sandbox
+			if r.Carriage != nil {
+				n.boxes[r.Sandbox] = &box{key: r.Carriage.Key, input: r.Carriage.Input, may: make(chan bool)}
+			}
 			n.say(api.ActivationEvent{Sandbox: r.Sandbox, Kind: api.ActivationStarted})
 		}
 		return api.ActivateReply{Job: len(n.begun)}, nil
@@ -196,10 +201,22 @@ func (n *node) answer(ctx context.Context, verb string, body []byte) (any, error
 	case api.VerbRelease:
 		r := decode[api.ClaimOrder](body)
 		delete(n.claims, r.ID)
+		if r.Keep {
+			n.kept++
+		}
 		return api.ClaimState{}, nil
 	case api.VerbRenewAll:
 		var reply api.RenewAllReply
-		for _, id := range decode[api.RenewAllRequest](body).IDs {
+		q := decode[api.RenewAllRequest](body)
+		for _, o := range q.Sandboxes {
+			if b := n.boxes[o.Sandbox]; b == nil || b.key != o.Key || b.lost {
+				reply.Sandboxes = append(reply.Sandboxes, api.RenewedSandbox{Error: api.Refusef(api.RefusedUnknown, "nothing is kept")})
+			} else {
+				b.renewed++
+				reply.Sandboxes = append(reply.Sandboxes, api.RenewedSandbox{Lease: wanted})
+			}
+		}
+		for _, id := range q.IDs {
 			if h := n.claims[id]; h != nil {
 				h.until = now.Add(wanted * time.Second)
 				reply.Claims = append(reply.Claims, api.Renewed{})
@@ -209,7 +226,7 @@ func (n *node) answer(ctx context.Context, verb string, body []byte) (any, error
 		}
 		return reply, nil
 	}
-	return nil, fmt.Errorf("nobody asks a host to %s", verb)
+	return n.stage(verb, body)
 }
 
 // theRest is the claim on what is left of the partitionable slot.
@@ -250,9 +267,16 @@ func (n *node) end(id api.SandboxID, failed, exit int, cause string) {
 		panic(err)
 	}
 	end := api.ActivationEnd{Failed: failed, Exit: exit, Cause: cause, Fate: "done"}
-	n.say(api.ActivationEvent{Sandbox: id, Kind: api.ActivationOver, End: &end})
+	over := api.ActivationEvent{Sandbox: id, Kind: api.ActivationOver, End: &end}
 	whole := end
 	whole.Accounting = strings.TrimSuffix(string(line), "\n")
+	if b := n.boxes[id]; b != nil && failed == 0 {
+		end.Started, end.Ended = time.Unix(1000, 0), time.Unix(1005, 0)
+		over.Outcome, b.end = &api.Outcome{Pull: true}, &whole
+		n.say(over)
+		return
+	}
+	n.say(over)
 	n.say(api.ActivationEvent{Sandbox: id, Kind: api.ActivationFinal, End: &whole})
 }
 
@@ -296,6 +320,7 @@ type home struct {
 	dir   string
 	knobs string
 	node  *node
+	files *files
 
 	backwards bool // what an earlier one has left is found in the other order
 	root      *spool.Root
@@ -306,7 +331,7 @@ type home struct {
 
 // newHome has a home with a node of so many slots.
 func newHome(t *testing.T, slots int) *home {
-	h := &home{t: t, dir: t.TempDir(), node: &node{slots: slots, claims: map[api.ClaimID]*held{}, begun: map[api.SandboxID]*api.ActivateRequest{}, fenced: map[api.SandboxID]bool{}, news: make(chan struct{})}}
+	h := &home{t: t, dir: t.TempDir(), node: &node{slots: slots, claims: map[api.ClaimID]*held{}, begun: map[api.SandboxID]*api.ActivateRequest{}, boxes: map[api.SandboxID]*box{}, fenced: map[api.SandboxID]bool{}, news: make(chan struct{})}}
 	h.begin()
 	return h
 }
@@ -329,7 +354,7 @@ func (h *home) begin() {
 	}
 	h.s = &Shadows{
 		Host: host, Root: h.root, Domain: func() string { return "cluster" },
-		On: func(host, _ string) *api.Client { return api.NewClientOver(host, h.node.post(), nil) },
+		On: func(host, _ string) *api.Client { return api.NewClientOver(host, h.node.post(), h.node.streams) },
 		Peers: func() []api.PeerStatus {
 			h.node.mu.Lock()
 			defer h.node.mu.Unlock()
@@ -352,6 +377,11 @@ func (h *home) begin() {
 			return ad
 		},
 	}
+	host.Patience, host.Keep = func() time.Duration { return time.Hour }, func() time.Duration { return 0 }
+	if h.files == nil {
+		h.files = &files{landed: map[spool.RunID]string{}, here: map[spool.RunID]string{}}
+	}
+	h.files.store, h.s.Files = h.store, h.files
 	host.JobAd = func(t *job.Task) *classad.Ad { return h.s.JobAd(t.Job) }
 	h.s.Init()
 	h.s.Changed, h.s.Queues = func(*job.Job) {}, func() {}
@@ -536,7 +566,7 @@ func TestRefused(t *testing.T) {
 		if n := h.endAll(0); n != 1 {
 			t.Errorf("%d run after a while; %q", n, h.node.log)
 		}
-		for _, req := range []api.SubmitRequest{{PE: "mpi", Slots: []api.Slots{{Min: 2, Max: 2, Step: 1}}}, {Sandbox: api.SandboxYes}, {Attributes: []string{"A=1", `hookkeyword="x"`}}} {
+		for _, req := range []api.SubmitRequest{{PE: "mpi", Slots: []api.Slots{{Min: 2, Max: 2, Step: 1}}}, {Sandbox: api.SandboxYes, Attributes: []string{`TransferPlugins="x=y"`}}, {Attributes: []string{"A=1", `hookkeyword="x"`}}} {
 			if j := h.submit(req); h.store.Running(j) != 0 || !strings.Contains(h.s.Why(j), "this host alone") {
 				t.Errorf("%+v: %q", req, h.s.Why(j))
 			}

@@ -47,7 +47,7 @@ func (s *Shadows) Away(r *api.SubmitRequest) (bool, error) {
 			away, why = true, unreached(session, &peers[i])
 		}
 	}
-	if why = cmp.Or(staysWith(r, session), why); away && why == "" && s.Domain() == "" {
+	if why = cmp.Or(staysWith(r, session), why); away && why == "" && !travels(r) && s.Domain() == "" {
 		why = "FILESYSTEM_DOMAIN of this host is not set"
 	}
 	if away && why != "" {

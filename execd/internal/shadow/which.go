@@ -12,10 +12,15 @@ import (
 )
 
 // stays says why a job runs on no host but this one; empty: it may leave. Its files are
-// reached by a file system that the hosts share.
-func stays(j *job.Job) string {
+// reached by a file system that the hosts share, or travel into its sandbox and out of it.
+func (s *Shadows) stays(j *job.Job) string {
 	t := j.Terms()
-	return staysWith(t.Needs.Request(), t.Session)
+	r := t.Needs.Request()
+	why := staysWith(r, t.Session)
+	if why == "" && !travels(r) && s.Domain() == "" {
+		why = "FILESYSTEM_DOMAIN is not set"
+	}
+	return why
 }
 
 // staysWith is stays for what a job asks for, and how it is connected.
@@ -29,8 +34,10 @@ func staysWith(r *api.SubmitRequest, s *job.Session) string {
 		return "parallel jobs run on this host alone"
 	case r.Checkpoint != "":
 		return "jobs with a checkpointing interface run on this host alone"
-	case r.Sandbox == api.SandboxYes:
-		return "jobs with a sandbox run on this host alone"
+	case travels(r) && s != nil:
+		return "interactive jobs with a sandbox run on this host alone"
+	case travels(r) && ad.NamesPlugins(r.Attributes):
+		return "jobs with file transfer plugins of their own run on this host alone"
 	case ad.NamesHooks(r.Attributes):
 		return "jobs with hooks of their own run on this host alone"
 	}
@@ -74,12 +81,15 @@ type slotAd struct {
 	ad          *classad.Ad
 }
 
+// anyDomain is the domain of jobs that need no file system which hosts share. It is no word.
+const anyDomain = " "
+
 // unfit says why a slot does not take a job, or the job not the slot; empty: they match.
 // Both ads may be of users or hosts that mean no good: package classad bounds what
 // an expression may cost.
 func unfit(work, slot *classad.Ad, domain string, now time.Time, steps *int) string {
 	env := &classad.Env{My: slot, Target: work, Now: now, Steps: steps}
-	if d, _ := env.Attr("FileSystemDomain").Str(); domain == "" || d != domain {
+	if d, _ := env.Attr("FileSystemDomain").Str(); domain != anyDomain && (domain == "" || d != domain) {
 		return "FILESYSTEM_DOMAIN is another one"
 	}
 	if !env.Attr("Start").True() {

@@ -44,8 +44,12 @@ func (s *Shadows) activate(ctx context.Context, r *run, request *api.SubmitReque
 	if s.Host.Store.Want(t) != nil {
 		return errors.New("it was deleted")
 	}
+	q := api.ActivateRequest{Request: &one, Sandbox: api.SandboxID(r.sandbox()), Home: home}
+	if r.carries() {
+		q.Carriage = &api.Carriage{Key: t.Start.Remote.Key, Input: s.Files.Pushes(t, request), Spool: t.Kept != nil}
+	}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
-	_, err = s.On(r.host, t.Job.Owner).ClaimOf(r.claim.ID).Activate(limited, api.ActivateRequest{Request: &one, Sandbox: api.SandboxID(r.sandbox()), Home: home})
+	_, err = s.On(r.host, t.Job.Owner).ClaimOf(r.claim.ID).Activate(limited, q)
 	cancel()
 	if err == nil || errors.Is(err, api.ErrNotSent) || api.RefusalOf(err) == api.RefusedUnknown {
 		return err // without the claim nothing is begun
@@ -212,15 +216,23 @@ func (s *Shadows) heard(h *host, acks []api.Ack, reply *api.FollowReply) {
 		case api.ActivationOver:
 			// The claim is free before the end is accounted.
 			if r.there = true; e.End != nil && r.over == nil {
-				r.over = e.End
+				r.over, r.outcome = e.End, e.Outcome
 				r.claim.used = true
-				s.leave(r)
+				if !r.pulls() {
+					s.leave(r)
+				}
 				r.poke()
+			}
+			if r.pulls() && s.Host.Store.State(r.task) == job.Started && !r.brought {
+				r.overSeq = e.Seq
+				continue // it is acknowledged when it is recorded
 			}
 		case api.ActivationFinal:
 			if e.End != nil && r.final == nil {
 				r.over, r.final, r.seq = e.End, e.End, e.Seq
-				r.claim.used = true
+				if r.claim != nil {
+					r.claim.used = true
+				}
 				s.leave(r)
 				r.poke()
 			}
@@ -330,8 +342,21 @@ func (s *Shadows) renew(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := time.Now()
 		next := now.Add(time.Minute)
-		due := map[string][]*claim{}
+		due := map[string][]renewal{}
 		s.mu.Lock()
+		for _, r := range s.runs {
+			switch {
+			case r.own == nil || r.asking || r.own.hopeless(now):
+				continue
+			case r.own.due(r.tries).After(now):
+				if at := r.own.due(r.tries); at.Before(next) {
+					next = at
+				}
+				continue
+			}
+			r.asking = true
+			due[r.host] = append(due[r.host], renewal{r: r})
+		}
 		for _, c := range s.claims {
 			if c.closed || c.renewing || c.ID == "" {
 				continue
@@ -347,7 +372,7 @@ func (s *Shadows) renew(ctx context.Context) {
 				continue
 			}
 			c.renewing = true
-			due[c.Host] = append(due[c.Host], c)
+			due[c.Host] = append(due[c.Host], renewal{c: c})
 		}
 		for name, list := range due {
 			for part := range slices.Chunk(list, api.MaxWords) {
@@ -365,43 +390,92 @@ func (s *Shadows) renew(ctx context.Context) {
 	}
 }
 
+// renewal is a lease that is to be renewed, of a claim or of the sandbox of a run.
+type renewal struct {
+	c *claim
+	r *run
+}
+
+// lease returns it. Shadows.mu is held.
+func (n renewal) lease() *lease {
+	if n.c != nil {
+		return &n.c.lease
+	}
+	return n.r.own
+}
+
 // renewAll renews leases on one host.
-func (s *Shadows) renewAll(ctx context.Context, name string, list []*claim) {
-	ids := make([]api.ClaimID, len(list))
+func (s *Shadows) renewAll(ctx context.Context, name string, list []renewal) {
+	q := api.RenewAllRequest{IDs: []api.ClaimID{}}
 	begun := time.Now()
-	for i, c := range list {
-		ids[i] = c.ID
+	for _, n := range list {
+		if n.c != nil {
+			q.IDs = append(q.IDs, n.c.ID)
+		} else {
+			id, key := n.r.secret()
+			q.Sandboxes = append(q.Sandboxes, api.SandboxOrder{Sandbox: id, Key: key})
+		}
 	}
 	limited, cancel := context.WithTimeout(ctx, renewPatience)
-	reply, err := s.On(name, "").RenewAll(limited, api.RenewAllRequest{IDs: ids})
-	states := reply.Claims
+	reply, err := s.On(name, "").RenewAll(limited, q)
 	cancel()
-	if err == nil && len(states) != len(list) {
-		err = fmt.Errorf("it has answered for %d claims instead of %d", len(states), len(list))
+	if err == nil && (len(reply.Claims) != len(q.IDs) || len(reply.Sandboxes) != len(q.Sandboxes)) {
+		err = fmt.Errorf("it has answered for %d claims and %d sandboxes instead of %d and %d", len(reply.Claims), len(reply.Sandboxes), len(q.IDs), len(q.Sandboxes))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, c := range list {
-		c.renewing = false
+	for _, n := range list {
+		var refused *api.Error
 		switch {
-		case err != nil:
-			if c.failures++; errors.Is(err, api.ErrNotSent) {
-				c.lease.asked = begun
-			} else {
-				c.lease.tried, c.lease.asked = begun, begun
-			}
-		case states[i].Error != nil:
-			c.lease.asked = begun
-			if states[i].Error.Refusal == api.RefusedUnknown {
-				s.over(c, "the host does not know the claim")
+		case n.c != nil:
+			n.c.renewing = false
+			if err == nil {
+				refused, reply.Claims = reply.Claims[0].Error, reply.Claims[1:]
 			}
 		default:
-			c.failures = 0
-			c.lease.tried, c.lease.asked, c.lease.renewed = begun, begun, begun
+			n.r.asking = false
+			if err == nil {
+				one := reply.Sandboxes[0]
+				if refused, reply.Sandboxes = one.Error, reply.Sandboxes[1:]; one.Lease > 0 && one.Lease <= maxLease {
+					n.r.own.length = time.Duration(one.Lease) * time.Second
+				}
+			}
+		}
+		l := n.lease()
+		switch {
+		case err != nil:
+			n.failed(true)
+			if l.asked = begun; !errors.Is(err, api.ErrNotSent) {
+				l.tried = begun
+			}
+		case refused != nil:
+			l.asked = begun
+			if refused.Refusal != api.RefusedUnknown {
+				continue
+			}
+			if n.c != nil {
+				s.over(n.c, "the host does not know the claim")
+			} else if !n.r.gone && n.r.final == nil {
+				n.r.gone, n.r.why = true, "it keeps nothing of it"
+				n.r.poke()
+			}
+		default:
+			n.failed(false)
+			l.tried, l.asked, l.renewed = begun, begun, begun
 		}
 	}
-	select {
-	case s.leases <- struct{}{}:
-	default:
+	s.renewSoon()
+}
+
+// failed notes whether an attempt has failed. Shadows.mu is held.
+func (n renewal) failed(is bool) {
+	var count *int
+	if n.c != nil {
+		count = &n.c.failures
+	} else {
+		count = &n.r.tries
+	}
+	if *count++; !is {
+		*count = 0
 	}
 }

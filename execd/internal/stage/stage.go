@@ -126,6 +126,9 @@ type Away interface {
 	// Look carries out what people want of a run now: that it ends, is stopped or goes on, or
 	// has other attributes.
 	Look(t *job.Task)
+	// Transfer returns how the files of a run travel, or what was left out; nil: they do not,
+	// and nothing was.
+	Transfer(run spool.RunID) *api.Transfer
 }
 
 // Start takes over a task whose slots are active.

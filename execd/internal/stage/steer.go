@@ -71,7 +71,10 @@ func (r *Runner) Kill(t *job.Task) {
 // was left out; nil: none do, and nothing was.
 func (r *Runner) Transfer(run spool.RunID) *api.Transfer {
 	l := r.life(run)
-	if l == nil {
+	switch {
+	case l == nil && r.Away != nil:
+		return r.Away.Transfer(run)
+	case l == nil:
 		return nil
 	}
 	shown := l.end.Output.Standing()

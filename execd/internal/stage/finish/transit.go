@@ -59,28 +59,39 @@ func (x *Transit) begin(f *End, t *exit.Transfer, what string, unwanted func() b
 
 // start makes an attempt, in a goroutine of its own.
 func (x *Transit) start(f *End, unwanted func() bool, carry carrier, done func(error)) {
-	f.host.Travel(func(ctx context.Context) {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		x.mu.Lock()
-		x.cancel = cancel
-		x.shown = api.Transfer{Output: x == &f.Output, Since: time.Now(), Attempt: x.shown.Attempt + 1, Failure: x.shown.Failure, Peer: x.peer}
-		x.phase = notice.NotYet
-		x.mu.Unlock()
-		if unwanted() {
-			cancel(errUnwanted) // who wished it was too early to find the attempt
-		}
-		err := carry(ctx, f.of, func(p base.Progress) { x.progress(f, p) })
-		if err != nil && context.Cause(ctx) != nil {
-			err = &exit.Cancelled{Err: context.Cause(ctx)}
-		}
-		x.ended(f, err)
-		done(err)
-	})
+	f.host.Travel(func(ctx context.Context) { done(x.attempt(ctx, &f.Tail, x == &f.Output, unwanted, carry)) })
+}
+
+// attempt makes one.
+func (x *Transit) attempt(ctx context.Context, f *Tail, output bool, unwanted func() bool, carry carrier) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	x.mu.Lock()
+	x.cancel = cancel
+	x.shown = api.Transfer{Output: output, Since: time.Now(), Attempt: x.shown.Attempt + 1, Failure: x.shown.Failure, Peer: x.peer}
+	x.phase = notice.NotYet
+	x.mu.Unlock()
+	if unwanted() {
+		cancel(errUnwanted) // who wished it was too early to find the attempt
+	}
+	err := carry(ctx, f.of, func(p base.Progress) { x.progress(f, p) })
+	if err != nil && context.Cause(ctx) != nil {
+		err = &exit.Cancelled{Err: context.Cause(ctx)}
+	}
+	x.ended(f, err)
+	return err
+}
+
+// Away makes an attempt at a transfer of the files of a run on another host, which Cancel ends.
+func (x *Transit) Away(ctx context.Context, f *Tail, output bool, unwanted func() bool, carry func(context.Context, *job.Task, func(base.Progress)) error) error {
+	x.mu.Lock()
+	x.what, x.peer = map[bool]string{false: "input", true: "output"}[output], f.of.Start.Remote.Host
+	x.mu.Unlock()
+	return x.attempt(ctx, f, output, unwanted, carry)
 }
 
 // progress takes note of how far the attempt has come.
-func (x *Transit) progress(f *End, p base.Progress) {
+func (x *Transit) progress(f *Tail, p base.Progress) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -112,7 +123,7 @@ func (x *Transit) progress(f *End, p base.Progress) {
 }
 
 // lost takes note of an attempt of the other host that has failed. X.mu is held.
-func (x *Transit) lost(f *End, err error) {
+func (x *Transit) lost(f *Tail, err error) {
 	x.shown.Failure, x.shown.Since, x.phase = err.Error(), time.Time{}, notice.NotYet
 	x.shown.Attempt++
 	f.host.Counts.Transfer(x.shown.Output, metrics.Again, 0, 0, 0)
@@ -120,13 +131,13 @@ func (x *Transit) lost(f *End, err error) {
 }
 
 // enter tells of a phase of the attempt. X.mu is held.
-func (x *Transit) enter(f *End, phase notice.Phase, waited time.Duration) {
+func (x *Transit) enter(f *Tail, phase notice.Phase, waited time.Duration) {
 	x.phase = phase
 	f.notices.Happened(notice.Event{Kind: notice.Travels, Travel: notice.Travel{Output: x.shown.Output, Phase: phase, Waited: waited}})
 }
 
 // ended takes note of the end of the attempt.
-func (x *Transit) ended(f *End, err error) {
+func (x *Transit) ended(f *Tail, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	took := time.Since(x.shown.Since)

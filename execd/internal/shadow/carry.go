@@ -1,0 +1,232 @@
+package shadow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/sandbox/order"
+	"paddock/execd/internal/stage/finish"
+	"paddock/spool"
+)
+
+// Files has the files of a run travel whose host shares none with this one. A Manager of
+// package sandbox does.
+type Files interface {
+	// Plan gives a run that asks for it a sandbox here, in which what comes back may lie.
+	Plan(t *job.Task, r *api.SubmitRequest, slot int, limit uint64) error
+	// Pushes reports whether the run needs files before it starts. PushAway writes a part of
+	// them behind what the other host has. Stop has a write return soon.
+	Pushes(t *job.Task, r *api.SubmitRequest) bool
+	PushAway(ctx context.Context, t *job.Task, part api.StagePart, have string, to io.Writer, stop func(), report func(order.Progress)) error
+	// PullAway has come what the run has left, and returns its root, when all of it is on
+	// disk. Open has the other host send it, behind what there is; it is not called if all is
+	// there. What of it is wanted is in the End of the run.
+	PullAway(ctx context.Context, t *job.Task, open func(ctx context.Context, have string, read func(io.Reader) error) error, report func(order.Progress)) (root string, err error)
+	// LandAway takes to where it belongs what has come. It may be repeated.
+	LandAway(ctx context.Context, t *job.Task, report func(order.Progress)) error
+	// DiscardAway removes what has come, since nobody wants it any more.
+	DiscardAway(ctx context.Context, t *job.Task) error
+	// Remove removes the sandbox of a run, and Unbox one that was kept for it.
+	Remove(t *job.Task)
+	Unbox(s *job.Sandbox)
+}
+
+// carried is what is known of the files of a run that travel. Its goroutine alone uses it.
+type carried struct {
+	input, output finish.Transit
+	root          string    // of what is here
+	brought       bool      // nothing more is to be pulled
+	failing       time.Time // since when what has come cannot be taken; zero: it can
+	unwanted      *job.Want // who did not want the output any more; nil: nobody
+
+	// Guarded by Shadows.mu.
+	outcome *api.Outcome
+	overSeq uint64 // of the event that it is over, until that is recorded
+	counts  bool   // it counts among the output of its claim
+	own     *lease // that of its sandbox, when its claim is gone; nil: that of the claim holds
+	asking  bool   // it is being renewed
+	tries   int    // attempts to renew it that failed
+	failed  string // why its input cannot be pushed; empty: it can
+}
+
+// carries reports whether the files of a run travel.
+func (r *run) carries() bool { return r.task.Start.Remote.Key != "" }
+
+// pulls reports whether it has left something that is to be pulled. Shadows.mu is held.
+func (r *run) pulls() bool { return r.carries() && r.outcome != nil && r.outcome.Pull }
+
+// travels reports whether the files of a job travel when it runs on another host.
+func travels(r *api.SubmitRequest) bool { return r.Sandbox == api.SandboxYes }
+
+// maxSending is how much output of a claim may be on its way while the next of its jobs runs,
+// unless the host says otherwise.
+const maxSending = 2
+
+// capped reports whether so much output of a claim is on its way that nothing more is started
+// under it. s.mu is held.
+func (s *Shadows) capped(c *claim) bool {
+	n := 0
+	for r := range c.outs {
+		if r.counts {
+			n++
+		}
+	}
+	return n > 0 && n >= s.Host.Config().Knobs.Int("MAX_OUTPUT_TRANSFERS_PER_CLAIM", maxSending)
+}
+
+// departs notes that the output of a run is on its way, from when on its claim may be used
+// for the next. s.mu is held.
+func (s *Shadows) departs(r *run) {
+	c := r.claim
+	if c == nil {
+		return
+	}
+	if c.outs == nil {
+		c.outs = map[*run]bool{}
+	}
+	c.outs[r], r.counts = true, true
+	if r.outcome == nil || !r.outcome.Held {
+		s.leave(r)
+	}
+	if c.closed {
+		s.detach(r)
+	}
+}
+
+// startPatience is how long output waits for the start of the next run.
+const startPatience = 5 * time.Second
+
+// next waits until the next run of a claim whose run is over has been started, or none is, so that
+// what is pulled does not hold it up.
+func (s *Shadows) next(ctx context.Context, r *run) {
+	s.mu.Lock()
+	c := r.claim
+	if c == nil || r.own != nil || c.closed {
+		s.mu.Unlock()
+		return
+	}
+	started := make(chan struct{})
+	c.waiting = append(c.waiting, started)
+	s.mu.Unlock()
+	s.Wake()
+	limit := time.NewTimer(startPatience)
+	defer limit.Stop()
+	select {
+	case <-started:
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+}
+
+// started tells those who wait in next. s.mu is held.
+func (s *Shadows) started(c *claim) {
+	for _, w := range c.waiting {
+		close(w)
+	}
+	c.waiting = nil
+}
+
+// arrived notes that its output is on its way no more. s.mu is held.
+func (s *Shadows) arrived(r *run) {
+	r.counts = false
+	if c := r.claim; c != nil {
+		delete(c.outs, r)
+	}
+	s.Wake()
+}
+
+// detach has the sandbox of a run have a lease of its own, since its claim is gone. s.mu is
+// held.
+func (s *Shadows) detach(r *run) {
+	if r.own != nil {
+		return
+	}
+	own := r.claim.lease
+	own.asked, own.tried = time.Time{}, own.renewed // it is asked for at once
+	if r.claim.lease.tried.After(own.tried) {
+		own.tried = r.claim.lease.tried
+	}
+	r.own = &own
+	delete(r.claim.outs, r)
+	s.renewSoon()
+	r.poke()
+}
+
+// detachAll has all output of a claim that is gone be kept. s.mu is held.
+func (s *Shadows) detachAll(c *claim) {
+	for r := range maps.Clone(c.outs) {
+		s.detach(r)
+	}
+}
+
+// leaseOf returns the lease under which a host has a run. s.mu is held.
+func (r *run) leaseOf() *lease {
+	if r.own != nil {
+		return r.own
+	}
+	return &r.claim.lease
+}
+
+// renewSoon has the leases looked at.
+func (s *Shadows) renewSoon() {
+	select {
+	case s.leases <- struct{}{}:
+	default:
+	}
+}
+
+// Transfer returns how the files of a run on another host travel, or what was left out; nil:
+// they do not, and nothing was.
+func (s *Shadows) Transfer(run spool.RunID) *api.Transfer {
+	s.mu.Lock()
+	r := s.find(run)
+	s.mu.Unlock()
+	if r == nil || !r.carries() {
+		return nil
+	}
+	shown := r.output.Standing()
+	if shown.Output = shown.Attempt > 0; !shown.Output {
+		if shown = r.input.Standing(); shown.Attempt == 0 || shown.Done && shown.Left == "" {
+			return nil
+		}
+	}
+	return &shown
+}
+
+// errCut is matched when a stream has failed for the way between the hosts, or the other one.
+var errCut = errors.New("the stream was cut off")
+
+// errNothing is matched when a host has nothing of what is to be pulled, or not any more.
+var errNothing = errors.New("there is nothing of it any more")
+
+// secret returns what opens the sandbox of a run on its host.
+func (r *run) secret() (api.SandboxID, api.SandboxKey) {
+	return api.SandboxID(r.sandbox()), r.task.Start.Remote.Key
+}
+
+// tell has a host know something of a sandbox, again and again until it does, or never will.
+func (s *Shadows) tell(ctx context.Context, r *run, what string, do func(ctx context.Context, to *api.Client) error) error {
+	return again(ctx, retries.After, func(int) bool {
+		limited, cancel := context.WithTimeout(ctx, 3*callLimit)
+		err := do(limited, s.On(r.host, ""))
+		cancel()
+		switch e, refused := errors.AsType[*api.Error](err); {
+		case err == nil:
+			return true
+		case refused && e.Code != api.CodeInternal && e.Code != api.CodeTryAgain && e.Code != api.CodeAway && e.Refusal != api.RefusedTryAgain:
+			s.warnf("%v: %s does not take that %s: %v", r, r.host, what, err)
+			return true
+		}
+		s.Host.Log.Debug(fmt.Sprintf("%v: %s: %v", r, what, err))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		until := s.lostAt(r)
+		return r.forgotten || r.gone || r.final != nil || !until.IsZero() && time.Now().After(until)
+	})
+}

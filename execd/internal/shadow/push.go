@@ -1,0 +1,114 @@
+package shadow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/stage/base"
+	"paddock/execd/internal/stage/exit"
+)
+
+// push pushes what the host of a run waits for before it starts, until it waits for nothing
+// more or ctx is done.
+func (s *Shadows) push(ctx context.Context, r *run) {
+	own := 0 // failures of this host
+	for failures := 0; ; {
+		part, err := s.awaited(ctx, r)
+		if err == nil && part.Part != api.PartNone {
+			err = s.pushPart(ctx, r, &part)
+		}
+		mine := &unpacked{}
+		switch {
+		case ctx.Err() != nil, api.RefusalOf(err) == api.RefusedUnknown: // its events say what has become of it
+			return
+		case err == nil && part.Part == api.PartNone:
+			return
+		case err == nil:
+			failures = 0
+			continue
+		case errors.As(err, &mine):
+			own++
+			if _, permanent := errors.AsType[*exit.Permanent](err); permanent || own >= exit.MaxTransfers {
+				s.mu.Lock()
+				r.failed = "input transfer: " + mine.Error()
+				s.mu.Unlock()
+				r.poke()
+				return
+			}
+		}
+		failures++
+		if api.RefusalOf(err) == api.RefusedTryAgain {
+			failures = 1 // it has waited itself, and keeps the turn for a while
+		}
+		s.Host.Log.Debug(fmt.Sprintf("%v: input: %v (tried again in %v)", r, err, retries.After(failures)))
+		if sleep(ctx, retries.After(failures)) != nil {
+			return
+		}
+	}
+}
+
+// awaited asks the host of a run which part it waits for.
+func (s *Shadows) awaited(ctx context.Context, r *run) (api.StageHaveReply, error) {
+	id, key := r.secret()
+	limited, cancel := context.WithTimeout(ctx, 3*callLimit)
+	defer cancel()
+	return s.On(r.host, "").StageHave(limited, api.StageHaveRequest{Sandbox: id, Key: key, Bytes: r.input.Standing().Total})
+}
+
+// unpacked is the error of this end of a push.
+type unpacked struct{ error }
+
+func (u *unpacked) Unwrap() error { return u.error }
+
+// pushPart pushes a part behind what the host has of it.
+func (s *Shadows) pushPart(ctx context.Context, r *run, have *api.StageHaveReply) error {
+	id, key := r.secret()
+	unwanted := func() bool { return s.Host.Store.Want(r.task) != nil }
+	return r.input.Away(ctx, &r.tail, false, unwanted, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
+		from, to := io.Pipe()
+		packed := make(chan error, 1)
+		go func() {
+			err := s.Files.PushAway(ctx, t, have.Part, have.Have, to, func() { _ = to.CloseWithError(errCut) }, report)
+			_ = to.CloseWithError(err)
+			packed <- err
+		}()
+		began := time.Now()
+		reply, err := s.On(r.host, "").StageIn(ctx, api.StageInRequest{Sandbox: id, Key: key, Part: have.Part}, from)
+		_ = from.CloseWithError(errCut)
+		if own := <-packed; own != nil && !errors.Is(own, errCut) && err != nil {
+			return &unpacked{own}
+		}
+		if err == nil {
+			s.Host.Log.Debug(fmt.Sprintf("%v: part %q of its input was pushed: bytes=%d files=%d took=%v", r, have.Part, reply.Bytes, reply.Files, time.Since(began)))
+			if reply.Left != "" {
+				report(base.Progress{Bytes: reply.Bytes, Total: reply.Bytes, Files: reply.Files, Left: reply.Left})
+			}
+		}
+		return err
+	})
+}
+
+// unpushed ends a run whose input cannot be pushed: its job waits for somebody to look.
+func (s *Shadows) unpushed(ctx context.Context, r *run, why string) error {
+	s.Host.Log.Error(fmt.Sprintf("%v: cannot start: %s", r, why))
+	c := r.claim
+	c.calls.Lock()
+	defer c.calls.Unlock()
+	s.mu.Lock()
+	c.spent = true // what comes late must not end another run
+	s.mu.Unlock()
+	if err := s.tell(ctx, r, "it is to end", func(ctx context.Context, to *api.Client) error {
+		_, err := to.ClaimOf(c.ID).Deactivate(ctx, api.Forcible)
+		return err
+	}); err != nil {
+		return err
+	}
+	s.back(r)
+	s.unbegun(r)
+	return s.retry(ctx, r, func() error { return s.Host.Store.Fail(r.task, why) })
+}
