@@ -252,7 +252,7 @@ soak:
 
 # bench runs beside a real Grid Engine and OpenSSH, which it installs. Root only.
 bench: build
-	test/need sshd=openssh-server ssh=openssh-client ip=iproute2
+	test/need sshd=openssh-server ssh=openssh-client rsync=rsync setpriv=util-linux ip=iproute2
 	$(GO) run ./test/bench -bin $(BIN) $(BENCHFLAGS)
 
 # vuln is not in check, since its database is not reachable from every network.

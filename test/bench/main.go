@@ -159,6 +159,7 @@ func (b *bench) run(only string) (err error) {
 		{"overlap", b.overlapTime},
 		{"hosts", b.hostsTime},
 		{"crew", b.crewTime},
+		{"across", b.acrossTime},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {
 			continue

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,18 +19,18 @@ import (
 	"paddock/test/harness"
 )
 
-// sshServer is an OpenSSH server of the bench's own, on loopback: an ordinary
-// process of the bench's user, with keys and a configuration of its own.
+// sshServer is an OpenSSH server of the bench's own: an ordinary process of the bench's user,
+// with keys and a configuration of its own.
 type sshServer struct {
 	cmd    *exec.Cmd
 	log    string
 	client []string // the command that logs in there
 }
 
-// startSSH starts a server as Debian's package configures one, apart from where
-// its files are.
-func (b *bench) startSSH() (*sshServer, error) {
-	dir := filepath.Join(b.base, "sshd")
+// startSSH starts a server as Debian's package configures one, apart from where its files
+// are, on a host; via is what enters that, if it is another.
+func (b *bench) startSSH(host string, via ...string) (*sshServer, error) {
+	dir := filepath.Join(b.base, "sshd-"+host)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -46,16 +47,15 @@ func (b *bench) startSSH() (*sshServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	address := listener.Addr().String()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	listener.Close()
-	_, port, _ := net.SplitHostPort(address)
 	hostKey, err := os.ReadFile(path("host.pub"))
 	if err != nil {
 		return nil, err
 	}
-	config := fmt.Sprintf("ListenAddress %s\nHostKey %s\nAuthorizedKeysFile %s\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n",
-		address, path("host"), path("user.pub"))
-	for name, text := range map[string]string{"config": config, "known": "[127.0.0.1]:" + port + " " + string(hostKey)} {
+	config := fmt.Sprintf("ListenAddress %s\nHostKey %s\nAuthorizedKeysFile %s\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nSubsystem sftp internal-sftp\n",
+		net.JoinHostPort(host, port), path("host"), path("user.pub"))
+	for name, text := range map[string]string{"config": config, "known": "[" + host + "]:" + port + " " + string(hostKey)} {
 		if err := os.WriteFile(path(name), []byte(text), 0o644); err != nil {
 			return nil, err
 		}
@@ -70,18 +70,18 @@ func (b *bench) startSSH() (*sshServer, error) {
 	}
 	s := &sshServer{log: path("log"), client: []string{
 		"ssh", "-F", "/dev/null", "-p", port, "-i", path("user"), "-o", "UserKnownHostsFile=" + path("known"),
-		"-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none", "-o", "BatchMode=yes", "127.0.0.1",
+		"-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none", "-o", "BatchMode=yes", host,
 	}}
-	s.cmd = b.ofUser(exec.Command(sshd, "-D", "-f", path("config"), "-E", s.log))
+	words := []string{sshd, "-D", "-f", path("config"), "-E", s.log}
+	if s.cmd = b.ofUser(exec.Command(words[0], words[1:]...)); len(via) > 0 {
+		words = slices.Concat(via, b.dropping(), words)
+		s.cmd = exec.Command(words[0], words[1:]...)
+	}
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
 	err = harness.WaitFor(harness.Patience, "sshd to listen", func() (bool, error) {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil, nil
+		return bytes.Contains(s.said(), []byte("Server listening on")), nil
 	})
 	if err != nil {
 		s.stop()
@@ -94,6 +94,11 @@ func (b *bench) startSSH() (*sshServer, error) {
 func (s *sshServer) stop() {
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
+}
+
+// dropping is what has a command line behind it run as the bench's user.
+func (b *bench) dropping() []string {
+	return []string{"setpriv", fmt.Sprintf("--reuid=%d", b.user.UID), fmt.Sprintf("--regid=%d", b.user.GID), "--clear-groups", "--"}
 }
 
 // asUser returns a command that is run as the bench's user.
@@ -115,7 +120,7 @@ func (b *bench) sshTime() error {
 		return err
 	}
 	defer d.Kill()
-	server, err := b.startSSH()
+	server, err := b.startSSH("127.0.0.1")
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"paddock/test/harness"
+)
+
+// across has files travel between two hosts that are joined by a veth pair, beside programs
+// that a user would take instead.
+type across struct {
+	*bench
+	network *harness.Network
+	server  *sshServer // on the second host
+	base    string     // everything of the user's
+}
+
+// tree is what travels: files as large.
+type tree struct {
+	what        string
+	files, size int
+	bars        map[string]float64 // which part of the time of a program it is to take at most
+}
+
+// acrossTime measures how fast what a job leaves on another host comes back.
+func (b *bench) acrossTime() error {
+	a := &across{bench: b, base: filepath.Join(b.base, "across")}
+	if err := b.mine(a.base); err != nil {
+		return err
+	}
+	return b.onPool(filepath.Join(b.base, "pool"), 1, 1800, func(n *harness.Network) (err error) {
+		a.network = n
+		if err := b.here(n, false); err != nil {
+			return err
+		}
+		node := n.Hosts[1]
+		if a.server, err = b.startSSH(node.Name, node.Enter()...); err != nil {
+			return err
+		}
+		defer a.server.stop()
+		for _, t := range []tree{
+			{"1 GB from another host", 1, b.size(1<<30, 1<<22), map[string]float64{"scp": 0.83, "rsync": 1}},
+			{"10,000 files of 4 kB from another host", b.size(10000, 50), 4096, map[string]float64{"scp": 0.2, "rsync": 1}},
+		} {
+			if err := a.compare(&t); err != nil {
+				return fmt.Errorf("%s: %w\n%s", t.what, err, a.server.said())
+			}
+		}
+		return nil
+	})
+}
+
+// compare has a tree travel by each program in turn. All is read from memory, and is on disk
+// when the time is up.
+func (a *across) compare(t *tree) error {
+	from := filepath.Join(a.base, "from")
+	if err := a.mine(from); err != nil {
+		return err
+	}
+	for i := range t.files {
+		if err := a.fill(filepath.Join(from, strconv.Itoa(i)), t.size); err != nil {
+			return err
+		}
+	}
+	took := map[string][]time.Duration{}
+	for range a.size(3, 1) {
+		for _, by := range []string{"scp", "rsync", "paddock"} {
+			to := filepath.Join(a.base, "to")
+			if err := errors.Join(os.RemoveAll(to), a.mine(to)); err != nil {
+				return err
+			}
+			syscall.Sync() // what is removed and made is none of it
+			d, err := a.travel(by, from, to)
+			if err != nil {
+				return fmt.Errorf("%s: %w", by, err)
+			}
+			if list, err := filepath.Glob(filepath.Join(to, "from", "*")); len(list) != t.files {
+				return fmt.Errorf("%d files have arrived by %s, %v; want %d", len(list), by, err, t.files)
+			}
+			took[by] = append(took[by], d)
+		}
+	}
+	for _, by := range []string{"scp", "rsync"} {
+		a.report(row{
+			what: t.what + ", beside " + by, unit: "ms", theirs: milliseconds(median(took[by])), ours: milliseconds(median(took["paddock"])), limit: t.bars[by],
+		})
+	}
+	return os.RemoveAll(from)
+}
+
+// travel has a directory come from the second host into another on the first, and returns how
+// long that takes.
+func (a *across) travel(by, from, to string) (time.Duration, error) {
+	ssh := a.server.client
+	target := ssh[len(ssh)-1] + ":" + from
+	var cmd *exec.Cmd
+	begin := time.Now()
+	switch by {
+	case "scp":
+		// The port is -P of scp.
+		words := slices.Concat([]string{"scp", "-q", "-r", "-c", "aes128-gcm@openssh.com"}, ssh[1:len(ssh)-1], []string{target, to})
+		cmd = a.onLogin(strings.Replace(strings.Join(words, " "), " -p ", " -P ", 1) + " && sync -f " + to)
+	case "rsync":
+		shell := strings.Join(ssh[:len(ssh)-1], " ") + " -c aes128-gcm@openssh.com"
+		cmd = a.onLogin(fmt.Sprintf("rsync -a --whole-file -e %q %s %s && sync -f %s", shell, target, to, to))
+	default:
+		return a.job(from, to)
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, out)
+	}
+	return time.Since(begin), nil
+}
+
+// onLogin returns a command of the user's on the first host.
+func (a *across) onLogin(script string) *exec.Cmd {
+	words := slices.Concat(a.network.Hosts[0].Enter(), a.dropping(), []string{"sh", "-c", script})
+	cmd := limited(longest, words...)
+	cmd.Env = a.env(a.network.Hosts[0].Daemon)
+	cmd.Dir = a.user.Home
+	return cmd
+}
+
+// job has a job leave a copy of a directory, and returns how long it takes from its end until
+// that has arrived. What it leaves is on disk before.
+func (a *across) job(from, to string) (time.Duration, error) {
+	stamp := filepath.Join(a.base, "stamp")
+	script := fmt.Sprintf("cp -r %s . && sync -f . && echo $EPOCHREALTIME >%s", from, stamp)
+	cmd := a.ours(a.network.Hosts[0].Daemon, "qsub", "-sync", "y", "-sandbox", "y", "-stageout_to", to, "-o", "/dev/null", "-j", "y", "-S", "/bin/bash", "-b", "y", script)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, out)
+	}
+	arrived := time.Now()
+	text, err := os.ReadFile(stamp)
+	if err != nil {
+		return 0, err
+	}
+	ended, err := instant(strings.TrimSpace(string(text)))
+	return arrived.Sub(ended), err
+}
