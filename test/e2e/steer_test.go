@@ -121,7 +121,7 @@ func TestSteer(t *testing.T) {
 	for _, c := range [][2]string{
 		{"-q all.q@nosuch", `job requests unknown queue "all.q@nosuch"`},
 		{"-q big.q@node", `job requests unknown queue "big.q@node"`},
-		{"-q all.q@node -sandbox y", "job rejected: by its -q or -l it may run on other hosts alone, and jobs with a sandbox run on this host alone"},
+		{`-q all.q@node -attr HookKeyword="X"`, "job rejected: by its -q or -l it may run on other hosts alone, and jobs with hooks of their own run on this host alone"},
 	} {
 		if out := a.refused(strings.Fields(c[0])...); !strings.Contains(out, c[1]) {
 			t.Errorf("qsub %s: %s", c[0], out)
