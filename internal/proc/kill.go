@@ -35,27 +35,28 @@ func Kill(limit time.Duration, owns func(Process) bool) (killed int, err error) 
 		if err != nil {
 			return len(seen), err
 		}
-		dying := 0
-		var last Process
+		var dying []Process
 		for _, p := range found {
 			if there, err := p.Signal(unix.SIGKILL); err != nil {
 				// What was started has rights that we lack (su in user mode).
 				refused = fmt.Errorf("cannot kill process %d: %w", p.PID, err)
 			} else if seen[p.ID] = true; there {
-				dying++
-				last = p
+				dying = append(dying, p)
 			}
 		}
-		switch {
-		case dying == 0:
+		if len(dying) == 0 {
 			if !wait.Again(execs) {
 				return len(seen), refused
 			}
-		case !last.Ends(time.Until(end)):
-			return len(seen), fmt.Errorf("cannot kill what is left: %d processes do not die", dying)
-		default:
-			wait = ExecWait{}
+			continue
 		}
+		// Each is waited for: the next look does not find what is in the middle of its end.
+		for i, p := range dying {
+			if !p.Ends(time.Until(end)) {
+				return len(seen), fmt.Errorf("cannot kill what is left: %d processes do not die", len(dying)-i)
+			}
+		}
+		wait = ExecWait{}
 	}
 }
 
