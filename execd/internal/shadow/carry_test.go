@@ -212,6 +212,13 @@ func (h *home) boxed() (list []*box) {
 	return list
 }
 
+// renewals returns how often the lease of a sandbox was renewed.
+func (h *home) renewals(b *box) int {
+	h.node.mu.Lock()
+	defer h.node.mu.Unlock()
+	return b.renewed
+}
+
 // send lets the output of a run come.
 func (h *home) send(b *box) {
 	close(b.may)
@@ -300,18 +307,18 @@ func TestCarryDetached(t *testing.T) {
 		time.Sleep(3 * wanted * time.Second)
 		synctest.Wait()
 		b := h.boxed()[0]
-		if b.renewed < 6 || len(h.lines()) != 0 {
-			t.Errorf("its lease was renewed %d times; %d lines", b.renewed, len(h.lines()))
+		if n := h.renewals(b); n < 6 || len(h.lines()) != 0 {
+			t.Errorf("its lease was renewed %d times; %d lines", n, len(h.lines()))
 		}
 		// An execd that is started anew goes on with it.
 		h.stop()
 		h.begin()
 		synctest.Wait()
-		was := b.renewed
+		was := h.renewals(b)
 		time.Sleep(wanted * time.Second)
 		synctest.Wait()
-		if b.renewed < was+2 {
-			t.Errorf("after the restart its lease was renewed %d times", b.renewed-was)
+		if n := h.renewals(b) - was; n < 2 {
+			t.Errorf("after the restart its lease was renewed %d times", n)
 		}
 		h.send(b)
 		if l := h.lines(); len(l) != 1 || l[0].ExitStatus != 7 || b.done == "" {
