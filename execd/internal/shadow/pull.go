@@ -7,8 +7,6 @@ import (
 	"io"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/metrics"
@@ -16,12 +14,8 @@ import (
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/notice"
-	"paddock/internal/backoff"
 	"paddock/spool"
 )
-
-// deliveries are the pauses before attempts at output that cannot be taken here.
-var deliveries = backoff.Doubling{First: time.Second, Most: 5 * time.Minute}
 
 // bring has come what a run has left, and has its host know that. It returns when nothing of it
 // is to be pulled any more: it is where it belongs, or nobody wants it. The reason says why it
@@ -62,7 +56,7 @@ func (s *Shadows) bring(ctx context.Context, r *run) (lost string, err error) {
 		case over && r.root == "" && again.IsZero(): // what is here already may be all
 			again = now
 			continue
-		case stuck != nil && s.expired(r, stuck):
+		case stuck != nil && r.expired():
 			continue
 		case stuck == nil && wasStuck: // somebody has looked
 			failures, r.failing, wasStuck = 0, time.Time{}, false
@@ -222,7 +216,7 @@ func (s *Shadows) attempt(ctx context.Context, r *run) error {
 func (s *Shadows) undelivered(ctx context.Context, r *run, failures int, err error) (again time.Time, waits bool) {
 	t := r.task
 	now := time.Now()
-	permanent, forGood := errors.AsType[*exit.Permanent](err)
+	_, forGood := errors.AsType[*exit.Permanent](err)
 	switch {
 	case errors.Is(err, errNothing):
 		s.mu.Lock()
@@ -248,27 +242,13 @@ func (s *Shadows) undelivered(ctx context.Context, r *run, failures int, err err
 	if r.failing.IsZero() {
 		r.failing = now
 	}
-	after := deliveries.After(failures)
-	if !forGood && now.Sub(r.failing) <= s.Host.Patience() {
-		s.Host.Counts.Transfer(true, metrics.Again, 0, 0, 0)
-		s.warnf("%v: output: %v (tried again in %v)", r, err, after)
+	after, stuck, unrecorded := r.tail.Undelivered(&r.output, r.failing, false, failures, err)
+	if stuck == nil || unrecorded != nil {
 		return now.Add(after), false
 	}
-	stuck := job.Stuck{Text: "output transfer: " + err.Error(), Since: now, KiB: (r.output.Standing().Total + 1023) >> 10}
-	if was := s.Host.Store.Stuck(t); was != nil {
-		stuck.Since = was.Since // nobody has looked since
+	if after > 0 {
+		again = now.Add(after)
 	}
-	if forGood {
-		stuck.Errno = permanent.Errno
-	}
-	if stuck.Errno == int(unix.ENOSPC) || stuck.Errno == int(unix.EDQUOT) {
-		again = now.Add(deliveries.Most)
-	}
-	if unrecorded := s.Host.Store.Stick(t, stuck); unrecorded != nil {
-		s.Host.Log.Error(fmt.Sprintf("%v: %v", r, unrecorded))
-		return now.Add(deliveries.Most), false
-	}
-	s.Host.Log.Error(fmt.Sprintf("%v: output: %v (waits for qmod -cj)", r, err))
 	s.mu.Lock()
 	r.counts = false
 	s.Wake()
@@ -348,19 +328,8 @@ func (s *Shadows) settled(r *run, err error) error {
 }
 
 // expired gives up output that is stuck when its time has come, and reports whether it has.
-func (s *Shadows) expired(r *run, stuck *job.Stuck) bool {
-	keep := s.Host.Keep()
-	if keep == 0 || time.Since(stuck.Since) < keep {
-		return false
-	}
-	given, err := s.Host.Store.GiveUp(r.task, job.Want{Signal: int(unix.SIGKILL), Cause: fmt.Sprintf("it was stuck for %v", keep)})
-	if err != nil {
-		s.Host.Log.Error(fmt.Sprintf("%v: %v", r, err))
-		return false
-	}
-	if given {
-		s.Host.Log.Error(fmt.Sprintf("%v: output: given up, since nobody has looked for %v (SANDBOX_KEEP)", r, keep))
-	}
+func (r *run) expired() bool {
+	given, _ := r.tail.Expire()
 	return given
 }
 

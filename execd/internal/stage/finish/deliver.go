@@ -2,11 +2,8 @@ package finish
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
@@ -18,12 +15,8 @@ import (
 	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/stage/outcome"
-	"paddock/internal/backoff"
 	"paddock/spool"
 )
-
-// deliveries are the pauses before attempts at output that could not be delivered.
-var deliveries = backoff.Doubling{First: time.Second, Most: 5 * time.Minute}
 
 // delivers reports whether the output of the run is transferred. Who runs again brings it
 // then. One that was killed for a limit is over like one that ends by itself.
@@ -229,45 +222,23 @@ func (f *End) resume() {
 	f.vain.Store(f.host.Store.Stuck(f.of) != nil)
 }
 
-// lost says when output that could not be delivered is tried again: what may pass after a
-// while, for as long as there is patience; all else when somebody has looked, but for a
-// disk that was full. Patience ends as long after the first failure, whatever execd
-// that has met.
+// lost says when output that could not be delivered is tried again. Patience ends as long after
+// the first failure, whatever execd that has met.
 func (f *End) lost(t *exit.Transfer, attempt int, err error) {
 	if f.sent.Failing.IsZero() {
 		f.sent.Failing = time.Now()
 		f.note()
 	}
-	after, stuck := deliveries.After(attempt), job.Stuck{Text: "output transfer: " + err.Error(), Since: time.Now()}
-	if was := f.host.Store.Stuck(f.of); was != nil {
-		stuck.Since = was.Since // nobody has looked since
-	}
-	permanent, forGood := errors.AsType[*exit.Permanent](err)
-	if forGood {
-		stuck.Errno = permanent.Errno
-	}
-	cleared := f.cleared && !f.carried() // what was mended may have come too late for this attempt
+	looked := f.cleared && !f.carried() // what was mended may have come too late for this attempt
 	f.cleared = false
-	stuck.KiB = (f.Output.Standing().Total + 1023) >> 10
-	if !cleared && (forGood || time.Since(f.sent.Failing) > f.host.Patience()) {
+	after, stuck, _ := f.Undelivered(&f.Output, f.sent.Failing, looked, attempt, err)
+	if stuck != nil {
 		f.vain.Store(true)
-		if after = 0; stuck.Errno == int(unix.ENOSPC) || stuck.Errno == int(unix.EDQUOT) {
-			after = deliveries.Most
-		}
-		if unrecorded := f.host.Store.Stick(f.of, stuck); unrecorded != nil {
-			f.host.Log.Error(fmt.Sprintf("job %v: %v", f.of, unrecorded))
-			after = deliveries.Most
-		} else {
-			f.host.Log.Error(fmt.Sprintf("job %v: output: %v (waits for qmod -cj)", f.of, err))
-		}
 		f.Yield()
 		f.host.Queue.Traffic()
 		f.notices.Happened(notice.Event{Kind: notice.Warned, Text: stuck.Text})
 		f.host.Counts.Transfer(true, metrics.GivenUp, 0, 0, 0)
 		f.expire(t)
-	} else {
-		f.host.Counts.Transfer(true, metrics.Again, 0, 0, 0)
-		f.host.Log.Warn(fmt.Sprintf("job %v: output: %v (tried again in %v)", f.of, err, after))
 	}
 	if after > 0 {
 		time.AfterFunc(after, func() { f.event(t.Reconnected) })
@@ -280,26 +251,12 @@ func (f *End) expire(t *exit.Transfer) {
 	if f.expiry != nil {
 		f.expiry.Stop()
 	}
-	stuck, keep := f.host.Store.Stuck(f.of), f.host.Keep()
-	if stuck == nil || keep == 0 {
-		return
+	switch given, after := f.Expire(); {
+	case given:
+		go f.event(t.Reconnected)
+	case after > 0:
+		f.expiry = time.AfterFunc(after, func() { f.event(func() { f.expire(t) }) })
 	}
-	left := time.Until(stuck.Since.Add(keep))
-	if left <= 0 {
-		given, err := f.host.Store.GiveUp(f.of, job.Want{Signal: int(unix.SIGKILL), Cause: fmt.Sprintf("it was stuck for %v", keep)})
-		switch {
-		case err != nil:
-			f.host.Log.Error(fmt.Sprintf("job %v: %v", f.of, err))
-			left = deliveries.Most
-		case given:
-			f.host.Log.Error(fmt.Sprintf("job %v: output: given up, since nobody has looked for %v (SANDBOX_KEEP)", f.of, keep))
-			go f.event(t.Reconnected)
-			return
-		default:
-			return
-		}
-	}
-	f.expiry = time.AfterFunc(left, func() { f.event(func() { f.expire(t) }) })
 }
 
 // note writes down how the transfer stands. What cannot be written costs no more than
