@@ -50,8 +50,6 @@ type carried struct {
 	overSeq uint64 // of the event that it is over, until that is recorded
 	counts  bool   // it counts among the output of its claim
 	own     *lease // that of its sandbox, when its claim is gone; nil: that of the claim holds
-	asking  bool   // it is being renewed
-	tries   int    // attempts to renew it that failed
 	failed  string // why its input cannot be pushed; empty: it can
 }
 
@@ -147,12 +145,8 @@ func (s *Shadows) detach(r *run) {
 	if r.own != nil {
 		return
 	}
-	own := r.claim.lease
-	own.asked, own.tried = time.Time{}, own.renewed // it is asked for at once
-	if r.claim.lease.tried.After(own.tried) {
-		own.tried = r.claim.lease.tried
-	}
-	r.own = &own
+	of := &r.claim.lease
+	r.own = &lease{length: of.length, tried: of.tried, renewed: of.renewed}
 	delete(r.claim.outs, r)
 	s.renewSoon()
 	r.poke()

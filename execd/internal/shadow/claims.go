@@ -20,12 +20,10 @@ type claim struct {
 	calls sync.Mutex // held while the host is asked to begin a run or to end it; before Shadows.mu
 
 	// Guarded by Shadows.mu.
-	class    class
-	lease    lease
-	renewing bool
-	failures int           // attempts to renew it that failed
-	run      *run          // what runs under it; nil: nothing does
-	outs     map[*run]bool // what has run under it, and whose output is still on the host
+	class class
+	lease lease
+	run   *run          // what runs under it; nil: nothing does
+	outs  map[*run]bool // what has run under it, and whose output is still on the host
 	// waiting are those of outs that wait until the next has been started, or nothing is.
 	waiting []chan struct{}
 	idle    time.Time // since when
@@ -162,7 +160,8 @@ func (s *Shadows) Recover(t *job.Task) {
 		before = c.run
 	}
 	r := s.enter(t, c)
-	if s.last = max(s.last, r.number()); before != nil && before.number() > r.number() { // the clock may have been set back
+	s.last = max(s.last, r.number()) // the clock may have been set back
+	if before != nil && before.number() > r.number() {
 		c.run = before // which was begun when this one was over there
 	}
 	r.found = true

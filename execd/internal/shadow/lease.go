@@ -12,20 +12,24 @@ const (
 	maxLease = 365 * 24 * 60 * 60
 )
 
-// lease is that of a claim as the host sees it that holds the claim. What counts is when it
+// lease is that of a claim, or of the sandbox of a run whose claim is gone, as the host sees it
+// that holds it. What counts is when it
 // was tried to renew it last: if the answer was lost, the other host has renewed it.
 type lease struct {
 	length  time.Duration
 	tried   time.Time // the last attempt to renew it was begun
 	renewed time.Time // the last attempt that was answered was begun
 	asked   time.Time // the last attempt was begun, though it may not have been sent
+
+	renewing bool // an attempt is under way
+	failures int  // attempts that failed since the last that was answered
 }
 
-// due is when it is to be renewed next, after so many attempts that failed.
-func (l *lease) due(failures int) time.Time {
+// due is when it is to be renewed next.
+func (l *lease) due() time.Time {
 	third := l.length / 3
-	if failures > 0 {
-		third = min(third, retries.After(failures))
+	if l.failures > 0 {
+		third = min(third, retries.After(l.failures))
 	}
 	at := l.tried
 	if l.asked.After(at) {

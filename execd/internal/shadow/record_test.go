@@ -140,8 +140,8 @@ func TestLease(t *testing.T) {
 		{"three were", 203, 203, 0, 3, 207, 601, 849},
 		{"it does not listen", 200, 590, 200, 9, 620, 801, 846},
 	} {
-		l := lease{length: 600 * time.Second, tried: at(tt.tried), asked: at(tt.asked), renewed: at(tt.renewed)}
-		if due := l.due(tt.failures); !due.Equal(at(tt.due)) {
+		l := lease{length: 600 * time.Second, tried: at(tt.tried), asked: at(tt.asked), renewed: at(tt.renewed), failures: tt.failures}
+		if due := l.due(); !due.Equal(at(tt.due)) {
 			t.Errorf("%s: it is due at %v, want %v", tt.name, due.Sub(at(0)), tt.due)
 		}
 		if l.hopeless(at(tt.hopeless-1)) || !l.hopeless(at(tt.hopeless)) {

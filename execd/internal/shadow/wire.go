@@ -343,36 +343,30 @@ func (s *Shadows) renew(ctx context.Context) {
 		now := time.Now()
 		next := now.Add(time.Minute)
 		due := map[string][]renewal{}
+		add := func(host string, n renewal) {
+			at := n.lease.due()
+			switch {
+			case !at.After(now):
+				n.lease.renewing = true
+				due[host] = append(due[host], n)
+			case at.Before(next):
+				next = at
+			}
+		}
 		s.mu.Lock()
 		for _, r := range s.runs {
-			switch {
-			case r.own == nil || r.asking || r.own.hopeless(now):
-				continue
-			case r.own.due(r.tries).After(now):
-				if at := r.own.due(r.tries); at.Before(next) {
-					next = at
-				}
-				continue
+			if r.own != nil && !r.own.renewing && !r.own.hopeless(now) {
+				add(r.host, renewal{lease: r.own, r: r})
 			}
-			r.asking = true
-			due[r.host] = append(due[r.host], renewal{r: r})
 		}
 		for _, c := range s.claims {
-			if c.closed || c.renewing || c.ID == "" {
-				continue
-			}
-			if c.lease.hopeless(now) {
+			switch {
+			case c.closed || c.lease.renewing || c.ID == "":
+			case c.lease.hopeless(now):
 				s.over(c, "its lease is over")
-				continue
+			default:
+				add(c.Host, renewal{lease: &c.lease, c: c})
 			}
-			if at := c.lease.due(c.failures); at.After(now) {
-				if at.Before(next) {
-					next = at
-				}
-				continue
-			}
-			c.renewing = true
-			due[c.Host] = append(due[c.Host], renewal{c: c})
 		}
 		for name, list := range due {
 			for part := range slices.Chunk(list, api.MaxWords) {
@@ -392,16 +386,9 @@ func (s *Shadows) renew(ctx context.Context) {
 
 // renewal is a lease that is to be renewed, of a claim or of the sandbox of a run.
 type renewal struct {
-	c *claim
-	r *run
-}
-
-// lease returns it. Shadows.mu is held.
-func (n renewal) lease() *lease {
-	if n.c != nil {
-		return &n.c.lease
-	}
-	return n.r.own
+	lease *lease
+	c     *claim // nil: it is of r
+	r     *run
 }
 
 // renewAll renews leases on one host.
@@ -425,57 +412,35 @@ func (s *Shadows) renewAll(ctx context.Context, name string, list []renewal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range list {
-		var refused *api.Error
-		switch {
-		case n.c != nil:
-			n.c.renewing = false
-			if err == nil {
-				refused, reply.Claims = reply.Claims[0].Error, reply.Claims[1:]
-			}
-		default:
-			n.r.asking = false
-			if err == nil {
-				one := reply.Sandboxes[0]
-				if refused, reply.Sandboxes = one.Error, reply.Sandboxes[1:]; one.Lease > 0 && one.Lease <= maxLease {
-					n.r.own.length = time.Duration(one.Lease) * time.Second
-				}
-			}
-		}
-		l := n.lease()
-		switch {
-		case err != nil:
-			n.failed(true)
+		l := n.lease
+		l.renewing = false
+		if err != nil {
+			l.failures++
 			if l.asked = begun; !errors.Is(err, api.ErrNotSent) {
 				l.tried = begun
 			}
-		case refused != nil:
-			l.asked = begun
-			if refused.Refusal != api.RefusedUnknown {
-				continue
+			continue
+		}
+		var refused *api.Error
+		if n.c != nil {
+			refused, reply.Claims = reply.Claims[0].Error, reply.Claims[1:]
+		} else {
+			one := reply.Sandboxes[0]
+			if refused, reply.Sandboxes = one.Error, reply.Sandboxes[1:]; one.Lease > 0 && one.Lease <= maxLease {
+				l.length = time.Duration(one.Lease) * time.Second
 			}
-			if n.c != nil {
-				s.over(n.c, "the host does not know the claim")
-			} else if !n.r.gone && n.r.final == nil {
-				n.r.gone, n.r.why = true, "it keeps nothing of it"
-				n.r.poke()
-			}
-		default:
-			n.failed(false)
-			l.tried, l.asked, l.renewed = begun, begun, begun
+		}
+		l.asked = begun
+		switch {
+		case refused == nil:
+			l.failures, l.tried, l.renewed = 0, begun, begun
+		case refused.Refusal != api.RefusedUnknown:
+		case n.c != nil:
+			s.over(n.c, "the host does not know the claim")
+		case !n.r.gone && n.r.final == nil:
+			n.r.gone, n.r.why = true, "it keeps nothing of it"
+			n.r.poke()
 		}
 	}
 	s.renewSoon()
-}
-
-// failed notes whether an attempt has failed. Shadows.mu is held.
-func (n renewal) failed(is bool) {
-	var count *int
-	if n.c != nil {
-		count = &n.c.failures
-	} else {
-		count = &n.r.tries
-	}
-	if *count++; !is {
-		*count = 0
-	}
 }
