@@ -39,6 +39,8 @@ type TaskReply struct {
 	Task int    `json:"task"` // of the job: 1 when it is not an array
 	ID   string `json:"id"`   // "3.host", or "into.1"
 	Host string `json:"host"` // as execd calls itself
+	// Cursor is where to look for the end of the task, see TaskEndRequest.
+	Cursor string `json:"cursor"`
 }
 
 // TaskEndRequest waits for the end of a task that was started in a job.
@@ -46,6 +48,8 @@ type TaskEndRequest struct {
 	Job  int    `json:"job"`
 	Task int    `json:"task"`
 	ID   string `json:"id"`
+	// Cursor is that of the TaskReply. With it the end is known when the job has ended as well.
+	Cursor string `json:"cursor,omitempty"`
 }
 
 // TaskEndReply has the end. With neither field set nothing has happened for a

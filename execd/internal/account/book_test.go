@@ -251,3 +251,32 @@ func BenchmarkEnds(b *testing.B) {
 		}
 	}
 }
+
+// The end of what was started in a task is found by its line, when all else of its job is
+// gone; one of the same name in another task of the job is not taken for it.
+func TestSubtaskEnd(t *testing.T) {
+	b, _ := book(t)
+	place := b.Now()
+	for _, r := range []struct{ job, task, exit int }{{7, 1, 5}, {7, 2, 137}, {9, 0, 7}} {
+		line, err := accounting.Append(nil, accounting.Record{
+			QName: "all.q", Hostname: "h", Group: "g", Owner: "alice", JobName: "a", JobNumber: r.job, Account: "sge", Project: "NONE",
+			Department: "d", GrantedPE: "NONE", Slots: 1, TaskNumber: r.task, Category: "NONE", PETaskID: "into.1", StartTime: 1, ExitStatus: r.exit,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Add(strings.TrimSuffix(string(line), "\n"), b.Now(), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		job, task int
+		name      string
+		want      int // -1: it has no line
+	}{{7, 1, "into.1", 5}, {9, 1, "into.1", 7}, {7, 2, "into.1", 137}, {7, 1, "into.2", -1}, {7, 3, "into.1", -1}, {8, 1, "into.1", -1}} {
+		end, err := b.SubtaskEnd(t.Context(), place, tt.job, tt.task, tt.name)
+		if err != nil || (end == nil) != (tt.want < 0) || end != nil && (end.Exit != tt.want || !end.Ran) {
+			t.Errorf("job %d, task %d, %s: %+v, %v; want the exit status %d", tt.job, tt.task, tt.name, end, err, tt.want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,22 @@ import (
 //
 // Of very many it returns only the first, and more is true. The error is that of ctx.
 func (b *Book) Ends(ctx context.Context, from job.Place, numbers ...int) (ends []api.TaskEnd, behind job.Place, more bool, err error) {
+	return b.ends(ctx, from, accounting.None, numbers...)
+}
+
+// SubtaskEnd returns how what was started in a task of a job ended, by the lines of the
+// accounting file from a place on; nil when it has no line there. The task of a job that
+// is no array is 1. The error is that of ctx.
+func (b *Book) SubtaskEnd(ctx context.Context, from job.Place, number, task int, name string) (*api.TaskEnd, error) {
+	ends, _, _, err := b.ends(ctx, from, name, number)
+	if i := slices.IndexFunc(ends, func(e api.TaskEnd) bool { return max(e.Task, 1) == task }); i >= 0 {
+		return &ends[i], nil
+	}
+	return nil, err
+}
+
+// ends is Ends of tasks, with the name None, or of what was started in them.
+func (b *Book) ends(ctx context.Context, from job.Place, name string, numbers ...int) (ends []api.TaskEnd, behind job.Place, more bool, err error) {
 	wanted := make(map[string]bool, len(numbers))
 	for _, number := range numbers {
 		wanted[strconv.Itoa(number)] = true
@@ -47,7 +64,7 @@ func (b *Book) Ends(ctx context.Context, from job.Place, numbers ...int) (ends [
 			if !wanted[string(accounting.Field(line, accounting.FieldJobNumber))] {
 				return true
 			}
-			if r, err := accounting.Parse(line); err == nil && r.PETaskID == accounting.None {
+			if r, err := accounting.Parse(line); err == nil && r.PETaskID == name {
 				ends = append(ends, taskEnd(&r))
 			}
 			return len(ends) < maxEnds

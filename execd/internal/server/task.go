@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/execd/api/accounting"
+	"paddock/execd/internal/account"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/stage"
@@ -55,6 +57,7 @@ func (s *Server) task(ctx context.Context, c job.Caller, req *api.TaskRequest) (
 	if err != nil {
 		return api.TaskReply{}, err
 	}
+	place := s.Book.Now()
 	name, err := s.Stages.StartTask(t, &subtask.Order{Request: req, By: by})
 	if early, ok := errors.AsType[*stage.NotYet](err); ok {
 		return api.TaskReply{}, early
@@ -65,7 +68,7 @@ func (s *Server) task(ctx context.Context, c job.Caller, req *api.TaskRequest) (
 	if err != nil {
 		return api.TaskReply{}, s.refuseTask(c, req, err)
 	}
-	return api.TaskReply{Task: t.Number, ID: name, Host: s.Host}, nil
+	return api.TaskReply{Task: t.Number, ID: name, Host: s.Host, Cursor: account.FormatCursor(place)}, nil
 }
 
 // refuseTask logs why a task of a parallel job is not started, in Grid Engine's words:
@@ -156,24 +159,23 @@ func (s *Server) checkTask(req *api.TaskRequest) error {
 
 // taskEnd answers when a task has ended.
 func (s *Server) taskEnd(ctx context.Context, c job.Caller, req *api.TaskEndRequest) (api.TaskEndReply, error) {
-	gone := api.TaskEndReply{Gone: true}
 	j := s.Store.Get(req.Job)
 	if j == nil {
-		return gone, nil
+		return s.accountedTask(ctx, c, req)
 	}
 	if c.UID != j.UID && !c.Manager {
-		return gone, api.Errorf(api.CodeDenied, "denied: job %d is not yours", req.Job)
+		return api.TaskEndReply{}, api.Errorf(api.CodeDenied, "denied: job %d is not yours", req.Job)
 	}
 	t, _ := s.Store.RunningTask(j, req.Task)
 	if t == nil {
-		return gone, nil
+		return s.accountedTask(ctx, c, req)
 	}
 	over, end := s.Stages.TaskEnd(t, req.ID)
 	switch {
 	case end != nil:
 		return api.TaskEndReply{Ended: end}, nil
 	case over == nil:
-		return gone, nil
+		return s.accountedTask(ctx, c, req)
 	}
 	timer := time.NewTimer(longPoll)
 	defer timer.Stop()
@@ -182,11 +184,34 @@ func (s *Server) taskEnd(ctx context.Context, c job.Caller, req *api.TaskEndRequ
 		if _, end := s.Stages.TaskEnd(t, req.ID); end != nil {
 			return api.TaskEndReply{Ended: end}, nil
 		}
-		return gone, nil
+		return s.accountedTask(ctx, c, req)
 	case <-timer.C:
 	case <-s.stopping:
 	case <-ctx.Done():
 		return api.TaskEndReply{}, fmt.Errorf("the client has gone: %w", ctx.Err())
 	}
 	return api.TaskEndReply{}, nil
+}
+
+// accountedTask answers for a task that is not known any more, most often because its job
+// has ended and took it along: by its line in the accounting file, if it has one.
+func (s *Server) accountedTask(ctx context.Context, c job.Caller, req *api.TaskEndRequest) (api.TaskEndReply, error) {
+	gone := api.TaskEndReply{Gone: true}
+	if req.Cursor == "" || req.ID == accounting.None {
+		return gone, nil
+	}
+	place, err := account.ParseCursor(req.Cursor)
+	if err != nil {
+		return gone, api.Errorf(api.CodeBadRequest, "%v", err)
+	}
+	leave, err := s.admission.answers.Enter(ctx, c.UID, 1)
+	if err != nil {
+		return gone, err
+	}
+	defer leave()
+	end, err := s.Book.SubtaskEnd(ctx, place, req.Job, req.Task, req.ID)
+	if err != nil || end == nil {
+		return gone, err
+	}
+	return api.TaskEndReply{Ended: end}, nil
 }

@@ -121,7 +121,7 @@ func runTask(ctx context.Context, inv *command.Invocation, j *job, req *api.Task
 		return err
 	}
 	say("Server daemon successfully started with task id %q", api.Visible(reply.ID))
-	c.Task = &api.TaskEndRequest{Job: req.Job, Task: reply.Task, ID: reply.ID}
+	c.Task = &api.TaskEndRequest{Job: req.Job, Task: reply.Task, ID: reply.ID, Cursor: reply.Cursor}
 	end, err := c.Follow(ctx, req.Job, "")
 	if errors.Is(err, client.ErrLost) {
 		return command.Failf("%s: %s", inv.Command, api.Visible(err.Error()))
