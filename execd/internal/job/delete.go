@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -125,23 +126,24 @@ func (d *deletion) run(told *lines) error {
 		})
 	}
 	over, left := false, nobody
-	if len(record) > 0 {
+	if len(record) == 0 {
+		d.mu.Lock()
+		d.recorded()
+		d.mu.Unlock()
+	} else {
 		undo := d.deleting()
 		if d.gone.Len() > 0 {
 			left = d.leaving(j)
 		}
 		err := d.commit(j, durable, func() {
+			d.recorded()
 			j.deleted += d.gone.Len()
 			for number := range d.gone.All {
 				j.fail(number, deletedBeforeRun)
+				j.forgetRuns(number)
 			}
 			d.finished.deleted(j, &d.gone)
 			j.wakeWaiting()
-			for number := range j.runs {
-				if d.gone.Has(number) {
-					j.forgetRuns(number)
-				}
-			}
 			if over = j.over() && d.jobs[j.Number] == j; over {
 				d.drop(j)
 			}
@@ -243,6 +245,9 @@ func (d *deletion) pick() bool {
 			d.mu.Unlock()
 			return d.gone.Len() > 0
 		}
+		if !slices.Contains(j.deletions, d) {
+			j.deletions = append(j.deletions, d)
+		}
 		waiting := j.pending
 		if named {
 			waiting = j.pending.Cut(d.tasks)
@@ -281,9 +286,17 @@ func (d *deletion) pick() bool {
 	}
 }
 
+// recorded is called with mu held when the record of the job says what was picked, or none
+// of it is deleted.
+func (d *deletion) recorded() {
+	j := d.job
+	j.deletions = slices.DeleteFunc(j.deletions, func(other *deletion) bool { return other == d })
+}
+
 // putBack undoes pick.
 func (d *deletion) putBack() {
 	d.mu.Lock()
+	d.recorded()
 	for _, task := range d.errored {
 		d.gone.Remove(task.Number)
 		d.job.activate(task)

@@ -408,7 +408,12 @@ func (j *Job) lines(now time.Time) []*line {
 	}
 	pending := j.pending.clone()
 	list := []*line{{Event: EventSnapshot, Time: now, State: st}}
-	for _, t := range j.tasksInOrder() {
+	tasks := j.tasksInOrder()
+	for _, d := range j.deletions {
+		pending.AddAll(&d.gone)
+		tasks = append(tasks, d.errored...)
+	}
+	for _, t := range tasks {
 		pending.Add(t.Number)
 		number := strconv.Itoa(t.Number)
 		if t.State == Errored {
@@ -636,6 +641,7 @@ type Job struct {
 	replied       bool // who it came from was told that it was accepted
 	pending       Tasks
 	active        map[int]*Task    // started, over, ended or in error; nil: none was yet
+	deletions     []*deletion      // those that have taken tasks out, which the record does not say yet
 	runs          map[int]int      // run numbers of tasks that ran before
 	checkpoints   map[int]bool     // those of them whose last run left a checkpoint
 	pids          map[int]int      // and the pid that the job had in it
