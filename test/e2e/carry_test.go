@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -517,8 +519,22 @@ func TestCarryLeases(t *testing.T) {
 	case err := <-ended:
 		t.Fatal(err)
 	}
+	// A busy host may need longer than the lease.
+	renewing, stop := context.WithCancel(s.ctx)
+	var renewals sync.WaitGroup
+	renewals.Go(func() {
+		for renewing.Err() == nil {
+			_, _ = renew(api.SandboxOrder{Sandbox: r.Sandbox, Key: r.Carriage.Key}) // a failure is seen by the pull
+			select {
+			case <-renewing.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	})
 	again := t.TempDir()
 	root, _ = s.pull(&r, again)
+	stop()
+	renewals.Wait()
 	s.done(&r, root)
 	final(&r, 0, "")
 	// Kept, and not renewed; and the lease of a claim.

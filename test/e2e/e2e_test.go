@@ -46,8 +46,8 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// The tests wait most of the time.
-	if runtime.GOMAXPROCS(0) < 6 {
-		if err := flag.Set("test.parallel", "6"); err != nil {
+	if runtime.GOMAXPROCS(0) < 8 {
+		if err := flag.Set("test.parallel", "8"); err != nil {
 			panic(err)
 		}
 	}
@@ -437,13 +437,20 @@ func cmdWaitState(ts *testscript.TestScript, neg bool, args []string) {
 		if err != nil {
 			return false, err
 		}
-		n := 0
+		n, states := 0, []string{}
 		for _, j := range jobs {
-			if j.Job == job && j.State == args[1] {
+			if j.Job != job {
+				continue
+			}
+			states = append(states, j.State)
+			if j.State == args[1] {
 				n++
 			}
 		}
-		return n == want, nil
+		if n != want {
+			return false, fmt.Errorf("its tasks are %q, with %d in all of jobs", states, len(jobs))
+		}
+		return true, nil
 	}))
 }
 
