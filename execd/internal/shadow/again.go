@@ -9,20 +9,13 @@ import (
 // counted from 1.
 func again(ctx context.Context, pause func(attempt int) time.Duration, try func(attempt int) (done bool)) error {
 	for attempt := 1; !try(attempt); attempt++ {
-		if err := sleep(ctx, pause(attempt)); err != nil {
-			return err
+		t := time.NewTimer(pause(attempt))
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		case <-t.C:
 		}
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

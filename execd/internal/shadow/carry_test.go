@@ -129,6 +129,7 @@ type files struct {
 	input   bool
 	fails   error // to be packed
 	full    error // why nothing can land
+	broken  error // why nothing can come
 	here    map[spool.RunID]string
 	landed  map[spool.RunID]string
 	gone    []spool.RunID // whose sandbox was removed
@@ -152,8 +153,11 @@ func (f *files) PushAway(_ context.Context, _ *job.Task, part api.StagePart, _ s
 
 func (f *files) PullAway(ctx context.Context, t *job.Task, open func(context.Context, string, func(io.Reader) error) error, _ func(order.Progress)) (string, error) {
 	f.mu.Lock()
-	text := f.here[t.RunID()]
+	text, broken := f.here[t.RunID()], f.broken
 	f.mu.Unlock()
+	if broken != nil {
+		return "", broken
+	}
 	if text != "" {
 		return "root of " + text, nil
 	}
@@ -482,6 +486,53 @@ func TestCarryInput(t *testing.T) {
 		}
 		if len(h.lines()) != 1 || len(h.files.gone) != 2 {
 			t.Errorf("%d lines, %d sandboxes are gone", len(h.lines()), len(h.files.gone))
+		}
+	})
+}
+
+// Output that is stuck is given up when its time has come, and no later.
+func TestCarryExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t, 1)
+		defer func() { h.stop() }()
+		h.keep = 100 * time.Minute
+		h.files.full = &exit.Permanent{Errno: int(syscall.EACCES), Err: errors.New("cannot open /there")}
+		h.submit(sandboxed(1))
+		h.endAll(0)
+		h.send(h.boxed()[0])
+		time.Sleep(h.keep - time.Second)
+		synctest.Wait()
+		if l := h.lines(); len(l) != 0 {
+			t.Fatalf("it is given up too early: %+v", l)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if l := h.lines(); len(l) != 1 || l[0].Failed != 111 || !strings.Contains(l[0].Reason, "stuck for") {
+			t.Errorf("%+v", l)
+		}
+	})
+}
+
+// Output that is stuck, and nothing of which is here, is lost when the lease is under which its
+// host has it, and no later.
+func TestCarryStuckLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t, 1)
+		defer func() { h.stop() }()
+		h.files.broken = &exit.Permanent{Errno: int(syscall.EACCES), Err: errors.New("cannot open /there")}
+		h.submit(sandboxed(1))
+		h.endAll(0)
+		time.Sleep(2 * idleFor)
+		h.change(func(n *node) { n.down = true })
+		time.Sleep(wanted * time.Second)
+		synctest.Wait()
+		if l := h.lines(); len(l) != 0 {
+			t.Fatalf("it is lost too early: %+v", l)
+		}
+		time.Sleep(renewPatience + killing + wanted*time.Second/100 + time.Minute)
+		synctest.Wait()
+		if l := h.lines(); len(l) != 1 || l[0].Failed != 112 {
+			t.Errorf("%+v", l)
 		}
 	})
 }

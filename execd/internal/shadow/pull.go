@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"paddock/execd/api"
@@ -31,6 +32,14 @@ func (s *Shadows) bring(ctx context.Context, r *run) (lost string, err error) {
 	active, wasStuck := false, st.Stuck(t) != nil
 	failures := 0
 	var again time.Time // of the next attempt; zero: when somebody has looked
+	var expiry time.Time
+	expired := func() (given bool) {
+		given, after := r.tail.Expire()
+		if expiry = (time.Time{}); after > 0 {
+			expiry = time.Now().Add(after)
+		}
+		return given
+	}
 	if st.Stuck(t) == nil {
 		again = time.Now()
 	}
@@ -56,7 +65,7 @@ func (s *Shadows) bring(ctx context.Context, r *run) (lost string, err error) {
 		case over && r.root == "" && again.IsZero(): // what is here already may be all
 			again = now
 			continue
-		case stuck != nil && r.expired():
+		case stuck != nil && expired():
 			continue
 		case stuck == nil && wasStuck: // somebody has looked
 			failures, r.failing, wasStuck = 0, time.Time{}, false
@@ -69,13 +78,10 @@ func (s *Shadows) bring(ctx context.Context, r *run) (lost string, err error) {
 			s.mu.Unlock()
 			s.work.Go(func() { ended <- s.attempt(ctx, r) })
 		}
-		pause := time.Hour
-		for _, at := range []time.Time{again, until} {
-			if at.After(now) && !active {
-				pause = min(pause, at.Sub(now))
-			}
+		var wake <-chan time.Time
+		if !active {
+			wake = wakeAt(now, again, until, expiry)
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			if active {
@@ -83,13 +89,12 @@ func (s *Shadows) bring(ctx context.Context, r *run) (lost string, err error) {
 					s.Host.Log.Debug(fmt.Sprintf("%v: output: %v", r, err))
 				}
 			}
-			timer.Stop()
 			return "", ctx.Err()
 		case <-r.poked:
 			if s.hasAnswered(r) && !active && failures > 0 && stuck == nil && r.failing.IsZero() {
 				again = time.Now()
 			}
-		case <-timer.C:
+		case <-wake:
 		case err := <-ended:
 			active = false
 			_, cancelled := errors.AsType[*exit.Cancelled](err)
@@ -104,8 +109,16 @@ func (s *Shadows) bring(ctx context.Context, r *run) (lost string, err error) {
 				again, wasStuck = s.undelivered(ctx, r, failures, err)
 			}
 		}
-		timer.Stop()
 	}
+}
+
+// wakeAt returns a channel that says when the first of times after now has come; nil: none is.
+func wakeAt(now time.Time, times ...time.Time) <-chan time.Time {
+	times = slices.DeleteFunc(times, func(t time.Time) bool { return !t.After(now) })
+	if len(times) == 0 {
+		return nil
+	}
+	return time.After(slices.MinFunc(times, time.Time.Compare).Sub(now))
 }
 
 // hasAnswered reports whether the host of a run answers.
@@ -325,12 +338,6 @@ func (s *Shadows) settled(r *run, err error) error {
 	defer s.mu.Unlock()
 	s.arrived(r)
 	return nil
-}
-
-// expired gives up output that is stuck when its time has come, and reports whether it has.
-func (r *run) expired() bool {
-	given, _ := r.tail.Expire()
-	return given
 }
 
 // gone says why the output of a run will never come.

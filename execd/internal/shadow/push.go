@@ -16,8 +16,10 @@ import (
 // push pushes what the host of a run waits for before it starts, until it waits for nothing
 // more or ctx is done.
 func (s *Shadows) push(ctx context.Context, r *run) {
-	own := 0 // failures of this host
-	for failures := 0; ; {
+	own := 0      // attempts that failed for this host
+	failures := 0 // those that failed since one that did not
+	pause := func(int) time.Duration { return retries.After(failures) }
+	_ = again(ctx, pause, func(int) (done bool) { // without ctx the next execd does it
 		part, err := s.awaited(ctx, r)
 		if err == nil && part.Part != api.PartNone {
 			err = s.pushPart(ctx, r, &part)
@@ -25,12 +27,10 @@ func (s *Shadows) push(ctx context.Context, r *run) {
 		mine := &unpacked{}
 		switch {
 		case ctx.Err() != nil, api.RefusalOf(err) == api.RefusedUnknown: // its events say what has become of it
-			return
-		case err == nil && part.Part == api.PartNone:
-			return
+			return true
 		case err == nil:
 			failures = 0
-			continue
+			return part.Part == api.PartNone
 		case errors.As(err, &mine):
 			own++
 			if _, permanent := errors.AsType[*exit.Permanent](err); permanent || own >= exit.MaxTransfers {
@@ -38,18 +38,16 @@ func (s *Shadows) push(ctx context.Context, r *run) {
 				r.failed = "input transfer: " + mine.Error()
 				s.mu.Unlock()
 				r.poke()
-				return
+				return true
 			}
 		}
 		failures++
 		if api.RefusalOf(err) == api.RefusedTryAgain {
 			failures = 1 // it has waited itself, and keeps the turn for a while
 		}
-		s.Host.Log.Debug(fmt.Sprintf("%v: input: %v (tried again in %v)", r, err, retries.After(failures)))
-		if sleep(ctx, retries.After(failures)) != nil {
-			return
-		}
-	}
+		s.Host.Log.Debug(fmt.Sprintf("%v: input: %v (tried again in %v)", r, err, pause(0)))
+		return false
+	})
 }
 
 // awaited asks the host of a run which part it waits for.

@@ -319,6 +319,7 @@ type home struct {
 	t     *testing.T
 	dir   string
 	knobs string
+	keep  time.Duration // what is stuck
 	node  *node
 	files *files
 
@@ -377,7 +378,7 @@ func (h *home) begin() {
 			return ad
 		},
 	}
-	host.Patience, host.Keep = func() time.Duration { return time.Hour }, func() time.Duration { return 0 }
+	host.Patience, host.Keep = func() time.Duration { return time.Hour }, func() time.Duration { return h.keep }
 	if h.files == nil {
 		h.files = &files{landed: map[spool.RunID]string{}, here: map[spool.RunID]string{}}
 	}

@@ -355,7 +355,11 @@ func (s *Shadows) renew(ctx context.Context) {
 		}
 		s.mu.Lock()
 		for _, r := range s.runs {
-			if r.own != nil && !r.own.renewing && !r.own.hopeless(now) {
+			switch {
+			case r.own == nil || r.own.renewing:
+			case r.own.hopeless(now):
+				r.poke() // it is waited for the end of the lease from now on
+			default:
 				add(r.host, renewal{lease: r.own, r: r})
 			}
 		}
