@@ -223,6 +223,8 @@ type End struct {
 	Sandbox *Sandbox `json:"sandbox,omitempty"`
 	// Carries is what another host is to pull of what the run has left.
 	Carries Carries `json:"carries,omitempty"`
+	// Holds says that the run keeps its claim on another host until that has been pulled.
+	Holds bool `json:"holds,omitempty"`
 	// Accounting is the line for the accounting file, and Place where it was
 	// to be written: when the step is repeated after a crash it looks from
 	// there on for that very line.

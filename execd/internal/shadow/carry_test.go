@@ -490,6 +490,37 @@ func TestCarryInput(t *testing.T) {
 	})
 }
 
+// A host that holds its slot until output has gone holds it also for a home that was started anew
+// meanwhile: the claim is neither given back nor used for the next before.
+func TestCarryHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t, 1)
+		defer func() { h.stop() }()
+		h.node.holds = true
+		h.submit(sandboxed(2))
+		h.endAll(0)
+		for range 2 {
+			time.Sleep(3 * idleFor)
+			synctest.Wait()
+			if len(h.node.begun) != 1 || len(h.node.claims) != 1 || h.node.kept != 0 {
+				t.Fatalf("%d were begun, %d claims are held, %d were released with output", len(h.node.begun), len(h.node.claims), h.node.kept)
+			}
+			h.stop()
+			h.begin()
+			synctest.Wait()
+		}
+		h.send(h.boxed()[0])
+		if len(h.lines()) != 1 || len(h.node.begun) != 2 || h.node.made != 1 {
+			t.Errorf("%d lines, %d were begun under %d claims", len(h.lines()), len(h.node.begun), h.node.made)
+		}
+		h.endAll(0)
+		h.send(h.boxed()[1])
+		if len(h.lines()) != 2 {
+			t.Errorf("%d lines", len(h.lines()))
+		}
+	})
+}
+
 // Output that is stuck is given up when its time has come, and no later.
 func TestCarryExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

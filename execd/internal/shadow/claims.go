@@ -141,6 +141,7 @@ func (s *Shadows) Recover(t *job.Task) {
 	defer s.mu.Unlock()
 	state := s.Host.Store.State(t)
 	ended, over := state == job.Ended, state == job.Over
+	holds := over && t.End.Holds
 	c := s.claims[claimName{t.Start.Remote.Host, t.Start.Claim}]
 	switch {
 	case ended:
@@ -152,7 +153,7 @@ func (s *Shadows) Recover(t *job.Task) {
 		}
 		now := time.Now()
 		c = &claim{record: record{Host: t.Start.Remote.Host}, closed: true, lease: lease{length: wanted * time.Second, tried: now, renewed: now}}
-	case c.run == nil && !over:
+	case c.run == nil && (!over || holds):
 		c.class, c.spent = classOf(t.Job), false
 	}
 	var before *run
@@ -169,7 +170,7 @@ func (s *Shadows) Recover(t *job.Task) {
 	if over {
 		e := t.End
 		r.there, r.over = true, &api.ActivationEnd{Failed: e.Failed, Exit: e.Exit, Cause: string(e.Cause), Reason: e.Reason, Fate: string(e.Fate)}
-		r.outcome = &api.Outcome{Pull: true}
+		r.outcome = &api.Outcome{Pull: true, Held: holds}
 		s.departs(r)
 		r.counts = s.Host.Store.Stuck(t) == nil
 	}

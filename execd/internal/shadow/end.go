@@ -141,7 +141,7 @@ func (s *Shadows) overBefore(r *run, t *told) {
 	end := *t.end
 	end.Failed, end.Exit, end.Reason = recorded.Failed, recorded.Exit, recorded.Reason
 	t.end = &end
-	recorded.Accounting = ""
+	recorded.Accounting, recorded.Holds = "", false
 	if r.unwanted != nil {
 		recorded.Failed, recorded.Reason = accounting.FailedTransfer, outcome.Undelivered(recorded.Reason, r.unwanted, "")
 	}
@@ -156,7 +156,7 @@ func (s *Shadows) undone(r *run, why string) {
 	t := r.task
 	if t.End.Carries != job.CarriesOutput { // its end is what it is
 		e := *t.End
-		e.Carries, e.Accounting, e.Reason = "", "", outcome.LeftOut(e.Reason, "", "what it had left is lost: "+why)
+		e.Carries, e.Holds, e.Accounting, e.Reason = "", false, "", outcome.LeftOut(e.Reason, "", "what it had left is lost: "+why)
 		r.tail.End = &e
 	} else {
 		e := lost(t, outcome.Rerunnable(t, s.Host.Config().Queue(t.Start.Queue)), why)

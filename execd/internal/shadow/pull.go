@@ -132,10 +132,10 @@ func (s *Shadows) hasAnswered(r *run) bool {
 // used for the next.
 func (s *Shadows) recordOver(ctx context.Context, r *run) error {
 	s.mu.Lock()
-	over := r.over
+	over, holds := r.over, r.outcome.Held
 	s.mu.Unlock()
 	s.conclude(r, told{end: over})
-	r.tail.End.Carries = s.wanted(r)
+	r.tail.End.Carries, r.tail.End.Holds = s.wanted(r), holds
 	end := *r.tail.End
 	if err := s.retry(ctx, r, func() error { return s.Host.Store.Over(r.task, &end) }); err != nil {
 		return err
@@ -146,7 +146,9 @@ func (s *Shadows) recordOver(ctx context.Context, r *run) error {
 	s.mu.Unlock()
 	s.back(r)
 	s.logf("%v: is over on %s: its output is pulled", r, r.host)
-	s.next(ctx, r)
+	if !holds {
+		s.next(ctx, r)
+	}
 	return nil
 }
 

@@ -79,7 +79,7 @@ func (s *Shadows) enter(t *job.Task, c *claim) *run {
 	r.policy = s.watched(r)
 	r.updated = time.Now()
 	s.runs[api.SandboxID(r.sandbox())] = r
-	if c != nil && s.Host.Store.State(t) != job.Over {
+	if c != nil && (s.Host.Store.State(t) != job.Over || t.End.Holds) {
 		c.run = r
 	}
 	return r

@@ -43,6 +43,7 @@ type node struct {
 	refuses string                // why it takes no jobs
 	fails   error                 // why it begins none
 	down    bool                  // it does not listen
+	holds   bool                  // a claim until the output of its run is pulled
 	deaf    bool                  // what it does is done, and the answer lost
 	claims  map[api.ClaimID]*held // guarded by mu, as all of it
 	made    int
@@ -272,7 +273,7 @@ func (n *node) end(id api.SandboxID, failed, exit int, cause string) {
 	whole.Accounting = strings.TrimSuffix(string(line), "\n")
 	if b := n.boxes[id]; b != nil && failed == 0 {
 		end.Started, end.Ended = time.Unix(1000, 0), time.Unix(1005, 0)
-		over.Outcome, b.end = &api.Outcome{Pull: true}, &whole
+		over.Outcome, b.end = &api.Outcome{Pull: true, Held: n.holds}, &whole
 		n.say(over)
 		return
 	}
