@@ -254,6 +254,7 @@ func (a *slotAds) jobInfo(j *job.Job, t *job.Task, names []string) ad.JobInfo {
 	terms := j.Terms()
 	request := *terms.Needs.Request()
 	request.Name, request.Account, request.Priority = terms.Name, terms.Account, terms.Priority
+	request.StageIn = nil // it is not known what is brought, but for schemes
 	info := ad.JobInfo{
 		Number: j.Number, Task: 1, Host: a.d.host, Owner: j.Owner, Group: j.Group, Submitted: j.Submitted, Request: &request,
 		Status: ad.StatusIdle, Slots: 1, Only: names,

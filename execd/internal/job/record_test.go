@@ -157,7 +157,7 @@ func TestDecodeBad(t *testing.T) {
 var reread = []string{
 	"script", "command", "args", "no_shell", "shell", "cwd", "stdin", "stdout", "stderr", "merge", "notify",
 	"hold_ok", "hold_array_ok", "verify", "checkpoint_when", "mail_to", "context", "env", "origin", "plain",
-	"stage_in", "stage_out", "stage_out_to", "when_out",
+	"stage_out", "stage_out_to", "when_out",
 }
 
 // TestDigest holds what is kept of a request against what is written.
@@ -168,6 +168,7 @@ func TestDigest(t *testing.T) {
 	}
 	r := &h.Request
 	fill.All(r)
+	r.StageIn[0].Place = "s3://there/x"
 	r.Name, r.Only, r.Hold, r.Env, r.Work.Identity, r.Work.Holder = "n\xff", "1", "u", []string{"A=\xfe"}, "i\xff", "alice"
 	data, err := encode(h)
 	if err != nil {

@@ -3,6 +3,7 @@ package job
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -141,6 +142,32 @@ type needs struct {
 	Project      string         `json:"project,omitempty"`
 	Attributes   []string       `json:"attributes,omitempty"`
 	Sandbox      string         `json:"sandbox,omitempty"`
+	StageIn      urls           `json:"stage_in,omitempty"`
+}
+
+// urls are of what is brought the URLs, by their schemes alone: on these it depends which host
+// can bring it.
+type urls []api.Staged
+
+func urlsIn(list []api.Staged) (of urls) {
+	for i := range list {
+		place := string(list[i].Place)
+		if _, plain := api.PlainPlace(place); plain {
+			continue
+		}
+		if one := (api.Staged{Place: api.Text(api.Scheme(place) + "://")}); !slices.Contains(of, one) {
+			of = append(of, one)
+		}
+	}
+	return of
+}
+
+// UnmarshalJSON reads them from what a request has.
+func (u *urls) UnmarshalJSON(text []byte) error {
+	var list []api.Staged
+	err := json.Unmarshal(text, &list)
+	*u = urlsIn(list)
+	return err
 }
 
 // needsIn returns the needs of a request.
@@ -148,7 +175,7 @@ func needsIn(r *api.SubmitRequest) needs {
 	return needs{
 		Hard: r.Hard, Soft: r.Soft, Queues: r.Queues, SoftQueues: r.SoftQueues, MasterQueues: r.MasterQueues,
 		PE: r.PE, Slots: r.Slots, Reserve: r.Reserve, Now: r.Now, Checkpoint: r.Checkpoint, Binding: r.Binding, Project: r.Project,
-		Attributes: r.Attributes, Sandbox: r.Sandbox,
+		Attributes: r.Attributes, Sandbox: r.Sandbox, StageIn: urlsIn(r.StageIn),
 	}
 }
 

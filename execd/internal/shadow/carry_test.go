@@ -567,3 +567,27 @@ func TestCarryStuckLost(t *testing.T) {
 		}
 	})
 }
+
+// A job that has something brought by a URL is asked for where a plugin takes that, and nowhere
+// else.
+func TestCarryURLs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t, 1)
+		defer func() { h.stop() }()
+		h.node.methods = "data,http,https"
+		req := sandboxed(1)
+		req.StageIn = []api.Staged{{Place: "s3://there/a"}, {Place: "/b"}}
+		j := h.submit(req)
+		time.Sleep(2 * refusedFor)
+		synctest.Wait()
+		if why := h.s.Why(j); len(h.node.asked) != 0 || why != "node: no plugin there takes s3://" {
+			t.Errorf("a claim was asked for %d times; it waits for: %q", len(h.node.asked), why)
+		}
+		req.StageIn[0].Place = "http://there/a"
+		req.StageOut = []api.Staged{{Name: "a", Place: "s3://there/b"}}
+		h.submit(req)
+		if len(h.node.begun) != 1 {
+			t.Errorf("%d were begun", len(h.node.begun))
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -218,7 +219,7 @@ func (s *Shadows) pick(h *host, r *api.SubmitRequest, work *classad.Ad, now time
 		if !ok || best != nil && soft >= least {
 			continue
 		}
-		text := unfit(work, t.ad, domain, now, &h.steps)
+		text := cmp.Or(unplugged(r, t.ad), unfit(work, t.ad, domain, now, &h.steps))
 		if text == "" {
 			text = short(work, t.ad, now, &h.steps)
 			state = state || text != ""

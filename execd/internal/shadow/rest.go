@@ -28,7 +28,7 @@ func (s *Shadows) carve(h *host, c *claim, of class, r *api.SubmitRequest, work 
 	if travels(r) {
 		domain = anyDomain
 	}
-	if unfit(work, c.rest, domain, now, &h.steps) != "" || short(work, c.rest, now, &h.steps) != "" {
+	if unplugged(r, c.rest) != "" || unfit(work, c.rest, domain, now, &h.steps) != "" || short(work, c.rest, now, &h.steps) != "" {
 		return false
 	}
 	c.rest = deducted(c.rest, work, now, &h.steps)

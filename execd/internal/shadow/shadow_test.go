@@ -44,6 +44,7 @@ type node struct {
 	fails   error                 // why it begins none
 	down    bool                  // it does not listen
 	holds   bool                  // a claim until the output of its run is pulled
+	methods string                // the schemes of its plugins
 	deaf    bool                  // what it does is done, and the answer lost
 	claims  map[api.ClaimID]*held // guarded by mu, as all of it
 	made    int
@@ -132,7 +133,7 @@ func (n *node) answer(ctx context.Context, verb string, body []byte) (any, error
 		}
 		for i := range n.slots {
 			s := api.SlotStatus{Slot: api.SlotID(fmt.Sprint(i + 1)), Queue: "all.q", State: "Unclaimed", Activity: "Idle"}
-			s.Ad = "Start = true\nFileSystemDomain = \"cluster\"\n"
+			s.Ad = fmt.Sprintf("Start = true\nFileSystemDomain = \"cluster\"\nHasFileTransferPluginMethods = %q\n", n.methods)
 			r.Slots = append(r.Slots, s)
 		}
 		return r, nil

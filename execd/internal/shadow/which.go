@@ -3,6 +3,8 @@ package shadow
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"paddock/classad"
@@ -98,6 +100,18 @@ func unfit(work, slot *classad.Ad, domain string, now time.Time, steps *int) str
 	env = &classad.Env{My: work, Target: slot, Now: now, Steps: steps}
 	if !env.Attr("Requirements").True() {
 		return "the job's Requirements are not met"
+	}
+	return ""
+}
+
+// unplugged says what a job has brought to it that no plugin of the host of a slot takes; empty:
+// nothing. What goes to URLs is sent from here.
+func unplugged(r *api.SubmitRequest, slot *classad.Ad) string {
+	takes, _ := (&classad.Env{My: slot}).Attr("HasFileTransferPluginMethods").Str()
+	for _, u := range r.URLs() {
+		if u.Option == api.FieldStageIn && !slices.Contains(strings.Split(takes, ","), u.Scheme) {
+			return fmt.Sprintf("no plugin there takes %s://", api.Short(u.Scheme))
+		}
 	}
 	return ""
 }
