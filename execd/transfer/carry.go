@@ -244,13 +244,20 @@ func (w *worker) receive() error {
 		}
 		return nil
 	}
-	u.maxBytes = uint64(w.orders.Max)
+	u.maxBytes, u.maxItems = uint64(w.orders.Max), uint64(w.orders.Items)
 	if !w.orders.Turn && (u.maxBytes == 0 || u.maxBytes > order.Brief) {
 		u.maxBytes = u.had.Bytes + u.had.Data + order.Brief
 	}
 	_, err = u.run(os.NewFile(order.Stream, "stream"))
 	if f, ok := errors.AsType[*failure](err); ok && f.errno == unix.EFBIG {
-		return never(unix.EFBIG, "there is more to be put into the sandbox than may be: at most %d bytes", u.maxBytes)
+		limits := ""
+		if u.maxBytes > 0 {
+			limits = itoa(int(u.maxBytes)) + " bytes"
+		}
+		if u.maxItems > 0 {
+			limits = strings.TrimPrefix(limits+" and ", " and ") + itoa(int(u.maxItems)) + " items"
+		}
+		return never(unix.EFBIG, "there is more to be put into the sandbox than may be: at most %s", limits)
 	}
 	return err
 }

@@ -75,7 +75,12 @@ const (
 	knobExecute   = "EXECUTE"
 	knobMaxInput  = "MAX_TRANSFER_INPUT_MB"
 	knobMaxOutput = "MAX_TRANSFER_OUTPUT_MB"
+	knobMaxItems  = "MAX_TRANSFER_ITEMS"
 )
+
+// maxItems is how many items come from another host, unless the site says otherwise: it costs that
+// nothing to make some, and each takes an inode here.
+const maxItems = 10_000_000
 
 // Place returns the directory in which new sandboxes are made.
 func (m *Manager) Place() string {
@@ -189,7 +194,7 @@ func (m *Manager) about(t *job.Task) (*api.SubmitRequest, *user.User, error) {
 func (m *Manager) orders(t *job.Task, owner *user.User, p launch.Paths, limit string) *order.Orders {
 	return &order.Orders{
 		ID: idOf(t.Start.Sandbox), Base: p.Dir, Root: owner.UID == 0,
-		Max: int64(m.Config().Knobs.Int(limit, 0)) << 20,
+		Max: int64(m.Config().Knobs.Int(limit, 0)) << 20, Items: int64(m.Config().Knobs.Int(knobMaxItems, maxItems)),
 	}
 }
 

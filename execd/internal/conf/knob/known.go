@@ -119,6 +119,7 @@ var known = []Known{
 	{Name: "EXECUTE", Kind: Path, Meaning: "the directory in which sandboxes are made"},
 	{Name: "MAX_TRANSFER_INPUT_MB", Kind: Number, Meaning: "how much may be brought into a sandbox; 0: any amount"},
 	{Name: "MAX_TRANSFER_OUTPUT_MB", Kind: Number, Meaning: "how much may be brought out of one; 0: any amount"},
+	{Name: "MAX_TRANSFER_ITEMS", Kind: Number, Default: "10000000", Meaning: "how many files, directories and links come from another host for a run; 0: any number"},
 	{Name: "MAX_CONCURRENT_UPLOADS", Kind: Number, Default: "10", Meaning: "how many outputs are copied at the same time; 0: any number"},
 	{Name: "MAX_CONCURRENT_DOWNLOADS", Kind: Number, Default: "10", Meaning: "the same of inputs"},
 	{Name: "TRANSFER_BANDWIDTH", Kind: Number, Default: "0", Meaning: "how many bytes a second are copied in all; 0: any number"},

@@ -59,11 +59,12 @@ const (
 // Orders is what one process is to do. Paths that do not begin with a slash are below
 // Base, the directory from which the job was submitted.
 type Orders struct {
-	ID   string `json:"id"`             // 16 hex digits, the same in every attempt
-	Base string `json:"base"`           // where relative paths begin
-	Max  int64  `json:"max,omitempty"`  // bytes that may be copied; 0: any number
-	Root bool   `json:"root,omitempty"` // root owns the job
-	Turn bool   `json:"turn,omitempty"` // it may move more than Brief bytes
+	ID    string `json:"id"`              // 16 hex digits, the same in every attempt
+	Base  string `json:"base"`            // where relative paths begin
+	Max   int64  `json:"max,omitempty"`   // bytes that may be copied; 0: any number
+	Items int64  `json:"items,omitempty"` // that a tree from Stream may have; 0: any number
+	Root  bool   `json:"root,omitempty"`  // root owns the job
+	Turn  bool   `json:"turn,omitempty"`  // it may move more than Brief bytes
 
 	Plugins []Plugin `json:"plugins,omitempty"` // for what is a URL and no path
 	Env     []string `json:"env,omitempty"`     // that plugins have beside their own

@@ -411,6 +411,7 @@ func TestLimits(t *testing.T) {
 	}
 	for name, stream := range map[string][]byte{
 		"items": raw(Have{}, bomb...),
+		"files": raw(Have{}, slices.Repeat([][]byte{f}, 10)...),
 		"bytes": raw(Have{}, f, block(0, "12345678"), block(1<<61, "12345678")),
 		"said":  honest,
 	} {

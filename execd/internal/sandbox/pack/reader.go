@@ -219,5 +219,9 @@ func (r *Reader) count(rec *Record, payload []byte) error {
 		r.goOnFile(r.have)
 	}
 	r.started = true
-	return r.check(r.items, 0)
+	n := r.items
+	if r.open {
+		n++
+	}
+	return r.check(n, 0)
 }
