@@ -59,9 +59,18 @@ func (d *desk) begin() {
 	d.t.Helper()
 	needHome(d.t)
 	var err error
-	if d.Daemon, err = harness.Start(harness.Options{Bin: bin, Dir: d.dir, Mode: d.mode, Via: d.via, Env: plainEnv(d.dir), Args: []string{"-debug"}}); err != nil {
+	if d.Daemon, err = harness.Start(d.options()); err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+// options are those of its execd.
+func (d *desk) options() harness.Options {
+	o := harness.Options{Bin: bin, Dir: d.dir, Mode: d.mode, Via: d.via, Env: plainEnv(d.dir), Args: []string{"-debug"}}
+	if len(d.via) > 0 && d.via[0] == "nsenter" { // a host with a network of its own
+		o.Notify = d.dir + ".notify"
+	}
+	return o
 }
 
 // lose kills a command at its terminal.
@@ -79,11 +88,11 @@ func (d *desk) lose(term *harness.Terminal) {
 func deskIn(t *testing.T, dir, mode string, via ...string) *desk {
 	t.Helper()
 	needHome(t)
-	daemon, err := harness.Start(harness.Options{Bin: bin, Dir: dir, Mode: mode, Via: via, Env: plainEnv(dir), Args: []string{"-debug"}})
-	if err != nil {
+	d := &desk{t: t, dir: dir, mode: mode, via: via}
+	var err error
+	if d.Daemon, err = harness.Start(d.options()); err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{t: t, dir: dir, mode: mode, via: via, Daemon: daemon}
 	t.Cleanup(func() {
 		d.run("qdel", "-u", "*")
 		for _, err := range []error{
