@@ -405,6 +405,7 @@ type Transfer struct {
 	Done    bool      `json:"done,omitempty"`    // all has arrived
 	Left    string    `json:"left,omitempty"`    // but for what was left out: how much, and the first names
 	Peer    string    `json:"peer,omitempty"`    // the host at the other end; empty: this one
+	Away    bool      `json:"away,omitempty"`    // that is where the job runs
 }
 
 // HookRun is a hook that was called for a task, or a script of its own.

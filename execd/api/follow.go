@@ -142,5 +142,5 @@ type TopReply struct {
 type TopJob struct {
 	JobStatus
 	Usage    *Usage    `json:"usage,omitempty"`
-	Transfer *Transfer `json:"transfer,omitempty"` // of its output, when it has ended
+	Transfer *Transfer `json:"transfer,omitempty"` // of its files, before it runs and when it has ended
 }

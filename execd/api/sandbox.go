@@ -279,7 +279,8 @@ type SandboxesReply struct {
 type SandboxStatus struct {
 	Dir     string       `json:"dir"`
 	ID      string       `json:"id,omitempty"`
-	Job     string       `json:"job,omitempty"` // 12.1; empty: none has it any more
+	Job     string       `json:"job,omitempty"`  // 12.1; empty: none has it any more
+	From    string       `json:"from,omitempty"` // the submit host and its numbers, as in JobStatus; empty: this host
 	User    string       `json:"user,omitempty"`
 	Slot    SlotID       `json:"slot,omitempty"` // on which the job runs
 	State   SandboxState `json:"state"`

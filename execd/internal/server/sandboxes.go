@@ -17,7 +17,7 @@ func (s *Server) sandboxes(_ context.Context, _ job.Caller, _ *api.SandboxesRequ
 		}
 		x := api.SandboxStatus{
 			Dir: b.Dir, ID: b.ID, Job: fmt.Sprintf("%d.%d", b.Job.Number, b.Task), User: b.Job.Owner,
-			Created: b.Created, Limit: b.Limit, Size: s.Boxes.Size(b.Sandbox), State: api.SandboxKept,
+			From: s.Store.From(b.Job.Number), Created: b.Created, Limit: b.Limit, Size: s.Boxes.Size(b.Sandbox), State: api.SandboxKept,
 		}
 		if b.Run != nil {
 			s.boxed(&x, &b)

@@ -150,7 +150,7 @@ var verbs = map[string]struct {
 	api.VerbStatus:  {anyone, 1 << 16, answers, handler((*Server).status)},
 	api.VerbModify:  {members, 1 << 20, answers, handler((*Server).modify)},
 	api.VerbHost:    {anyone, 1 << 16, answers, handler((*Server).host)},
-	api.VerbBoxes:   {anyone, 1 << 16, answers, handler((*Server).sandboxes)},
+	api.VerbBoxes:   {anyone | peers, 1 << 16, answers, handler((*Server).sandboxes)},
 	api.VerbShow:    {anyone, 1 << 16, answers, handler((*Server).show)},
 	api.VerbAttach:  {members, 1 << 16, answers, handler((*Server).attach)},
 	api.VerbTask:    {members, 16 << 20, submits, (*Server).startTask},

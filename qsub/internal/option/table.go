@@ -278,7 +278,7 @@ var rows = []Option{
 	{Name: "-sj", Args: one("job_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "suspend jobs"},
 	{Name: "-sknobs", Args: one("pattern_list"), Kind: List, Commands: Qconf, Repeat: true, Help: "show the knobs of hooks.conf, all or some"},
 	{Name: "-slotad", Args: one("slot"), Kind: List, Commands: Qhost, Help: "show the ads of the slots, all or one"},
-	{Name: "-sandboxes", Commands: Qhost, Help: "show the sandboxes of jobs, and their state"},
+	{Name: "-sandboxes", Commands: Qhost, Help: "show the sandboxes of jobs, on all hosts"},
 	{Name: "-slots", Commands: Qhost, Help: "show the slots, and who has them"},
 	{Name: "-slots", Args: one("slots"), Kind: List, Commands: Qacct, Help: "list by slots"},
 	{Name: "-sm", Commands: Qconf, Help: "list the managers"},

@@ -360,7 +360,7 @@ func transferText(x *api.Transfer, now time.Time) string {
 		text += fmt.Sprintf(", %.0f s left", left.Seconds())
 	}
 	if x.Peer != "" {
-		text += map[bool]string{false: ", from ", true: ", to "}[x.Output] + x.Peer
+		text += map[bool]string{false: ", from ", true: ", to "}[x.Output != x.Away] + x.Peer
 	}
 	text += fmt.Sprintf(", attempt %d", x.Attempt)
 	switch {

@@ -243,7 +243,7 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 		return errTwoForms
 	}
 	if boxes {
-		return showSandboxes(ctx, inv, asJSON, asXML)
+		return showSandboxes(ctx, inv, hosts, asJSON, asXML)
 	}
 	if peers {
 		return showPeers(ctx, inv, asJSON, asXML)

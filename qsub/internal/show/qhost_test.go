@@ -291,8 +291,8 @@ func TestSlotNames(t *testing.T) {
 	}
 }
 
-// qhost -sandboxes shows those of jobs, and behind them what no job has any more, by the
-// name of its directory.
+// qhost -sandboxes shows those of jobs on all hosts, and behind those of a host what no job has there
+// any more, by the name of its directory. A host that cannot be asked is named with the reason.
 func TestSandboxes(t *testing.T) {
 	e := qtest.NewExecd(t)
 	reply := api.SandboxesReply{Host: "h", Sandboxes: []api.SandboxStatus{
@@ -300,22 +300,51 @@ func TestSandboxes(t *testing.T) {
 		{Dir: "/e/6.2.1-0123456789abcdef", Job: "6.2", User: "bert", State: api.SandboxStuck, Tries: 4, Error: "no space\nleft", Transfer: &api.Transfer{Output: true, Bytes: 1 << 19, Attempt: 4}},
 		{Dir: "/e/lost+found", State: api.SandboxAlone, Error: "it has no name of a sandbox"},
 	}}
-	e.Replies(api.VerbBoxes, reply, reply, reply, api.SandboxesReply{Host: "h", Sandboxes: []api.SandboxStatus{}})
-	qtest.Want(t, qtest.Result{Out: `JOB        USER SLOT STATE       SIZE     SENT RATE PEER  TRIES LAST-ERROR
-------------------------------------------------------------------------------------
-7.1        anna 3    executing 3.000M        -    - -         - -
-6.2        bert -    stuck          - 512.000K    - local     4 no space\nleft
-lost+found -    -    alone          -        -    - -         - it has no name of a sandbox
+	there := api.SandboxesReply{Host: "liar", Sandboxes: []api.SandboxStatus{{
+		Dir: "/f/301.1.0-0123456789abcdef", Job: "301.1", From: "h 5.1", User: "anna", State: api.SandboxSending, Size: 1 << 20, Tries: 1,
+		Transfer: &api.Transfer{Output: true, Bytes: 1 << 19, Attempt: 1, Peer: "h"},
+	}}}
+	e.Replies(api.VerbBoxes, reply)
+	e.Replies(api.OnHost+"/node1.site/"+api.VerbBoxes, there)
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	e.Replies(api.VerbPeers, api.PeersReply{Peers: []api.PeerStatus{
+		{Name: "node1.site", State: api.PeerUp},
+		{Name: "node2.site", State: api.PeerDown, Since: since, Error: "no route to host"},
+	}})
+	const heading = `JOB        HOST       FROM  USER SLOT STATE       SIZE     SENT RATE LEFT PEER  TRIES LAST-ERROR
+----------------------------------------------------------------------------------------------------------
+`
+	qtest.Want(t, qtest.Result{Out: heading + `7.1        h          -     anna 3    executing 3.000M        -    -    - -         - -
+6.2        h          -     bert -    stuck          - 512.000K    -    - local     4 no space\nleft
+lost+found h          -     -    -    alone          -        -    -    - -         - it has no name of a sandbox
+301.1      node1.site h 5.1 anna -    sending   1.000M 512.000K    -    - h         1 -
+-          node2.site -     -    -    -              -        -    -    - -         - down since 2026-01-02 03:04:05: no route to host
 `}, call(t, "", "qhost", "-sandboxes"))
-	var got api.SandboxesReply
-	if err := json.Unmarshal([]byte(call(t, "", "qhost", "-sandboxes", "-json").Out), &got); err != nil || len(got.Sandboxes) != 3 || got.Sandboxes[1].Error != "no space\nleft" {
+	var got boxesOf
+	if err := json.Unmarshal([]byte(call(t, "", "qhost", "-sandboxes", "-json").Out), &got); err != nil || len(got.Sandboxes) != 4 || got.Sandboxes[1].Error != "no space\nleft" ||
+		got.Sandboxes[1].On != "h" || got.Sandboxes[3].On != "node1.site" || len(got.Unreached) != 1 || got.Unreached[0].Host != "node2.site" {
 		t.Errorf("JSON: %v, %+v", err, got)
 	}
 	out := call(t, "", "qhost", "-sandboxes", "-xml").Out
-	for _, want := range []string{"<job>7.1</job>", "<state>stuck</state>", "<size>3145728</size>", "<sent>524288</sent>", "<dir>/e/lost+found</dir>"} {
+	for _, want := range []string{
+		"<job>7.1</job>", "<state>stuck</state>", "<size>3145728</size>", "<sent>524288</sent>", "<dir>/e/lost+found</dir>", "<host>node1.site</host>", "<from>h 5.1</from>", "<unreached>",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the XML lacks %s:\n%s", want, out)
 		}
 	}
-	qtest.Want(t, qtest.Result{Out: "JOB USER SLOT STATE SIZE SENT RATE PEER TRIES LAST-ERROR\n--------------------------------------------------------\n"}, call(t, "", "qhost", "-sandboxes"))
+	if out := call(t, "", "qhost", "-sandboxes", "-h", "node1").Out; strings.Count(out, "\n") != 3 || !strings.Contains(out, "\n301.1 ") {
+		t.Errorf("-h node1: %s", out)
+	}
+	if out := call(t, "", "qhost", "-sandboxes", "-h", "h").Out; strings.Count(out, "\n") != 5 {
+		t.Errorf("-h h: %s", out)
+	}
+	if got := call(t, "", "qhost", "-sandboxes", "-h", "node3"); got.Exit != 1 || !strings.Contains(got.Err, `can't resolve hostname "node3"`) {
+		t.Errorf("-h node3: %+v", got)
+	}
+	e.Replies(api.VerbBoxes, api.SandboxesReply{Host: "h", Sandboxes: []api.SandboxStatus{}})
+	e.Replies(api.VerbPeers, api.PeersReply{})
+	if out := call(t, "", "qhost", "-sandboxes").Out; strings.Count(out, "\n") != 2 {
+		t.Errorf("of none: %s", out)
+	}
 }

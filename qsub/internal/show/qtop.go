@@ -295,7 +295,7 @@ func (t *top) row(l topLayout, j *api.TopJob) string {
 // usageColumns joins the columns of what a task uses.
 func usageColumns(cpu, mem, most string) string { return fmt.Sprintf("%6s %6s %6s", cpu, mem, most) }
 
-// sent returns how much of the output of a task has been transferred, how fast, and for how
+// sent returns how much of the files of a task has been transferred, how fast, and for how
 // long it still is, in place of what it uses; empty: nothing is known.
 func sent(x *api.Transfer, now time.Time) string {
 	switch rate, left := speed(x, now); {

@@ -21,6 +21,7 @@ type Transit struct {
 	transfer *exit.Transfer // nil: not begun
 	what     string         // it is
 	peer     string         // the host that asks for it; empty: it is carried out here
+	away     bool           // that is where the run is, and it is asked by this one
 
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc // guarded by mu; nil: none is under way
@@ -68,7 +69,7 @@ func (x *Transit) attempt(ctx context.Context, f *Tail, output bool, unwanted fu
 	defer cancel(nil)
 	x.mu.Lock()
 	x.cancel = cancel
-	x.shown = api.Transfer{Output: output, Since: time.Now(), Attempt: x.shown.Attempt + 1, Failure: x.shown.Failure, Peer: x.peer}
+	x.shown = api.Transfer{Output: output, Since: time.Now(), Attempt: x.shown.Attempt + 1, Failure: x.shown.Failure, Peer: x.peer, Away: x.away}
 	x.phase = notice.NotYet
 	x.mu.Unlock()
 	if unwanted() {
@@ -85,7 +86,7 @@ func (x *Transit) attempt(ctx context.Context, f *Tail, output bool, unwanted fu
 // Away makes an attempt at a transfer of the files of a run on another host, which Cancel ends.
 func (x *Transit) Away(ctx context.Context, f *Tail, output bool, unwanted func() bool, carry func(context.Context, *job.Task, func(base.Progress)) error) error {
 	x.mu.Lock()
-	x.what, x.peer = map[bool]string{false: "input", true: "output"}[output], f.of.Start.Remote.Host
+	x.what, x.peer, x.away = map[bool]string{false: "input", true: "output"}[output], f.of.Start.Remote.Host, true
 	x.mu.Unlock()
 	return x.attempt(ctx, f, output, unwanted, carry)
 }
