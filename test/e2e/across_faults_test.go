@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -173,7 +174,7 @@ func (a *elsewhere) waits() {
 	}
 }
 
-// REQ-XFER-72, REQ-XFER-71: the submit host cannot be reached as the job ends. Its output waits where
+// REQ-XFER-72, REQ-XFER-71, REQ-XFER-50: the submit host cannot be reached as the job ends. Its output waits where
 // it is, while the slot is free there, until the submit host knows of the end and pulls it, though
 // both execds are killed meanwhile. Nothing is run again: in HTCondor the supervisor that waits is
 // all that knows of the output, and its death has the job run again.
@@ -391,6 +392,45 @@ done >"$4"
 		t.Errorf("qacct: %q", l)
 	}
 	a.left()
+	a.boxes(a.node, 0)
+	a.boxes(a.login, 0)
+}
+
+// What travels is shown on both hosts, with how fast it does and for how long still, and what lies
+// where by qhost of either.
+func TestAcrossShown(t *testing.T) {
+	t.Parallel()
+	a := newAcross(t, "TRANSFER_BANDWIDTH = 3000000\n", "")
+	a.mine("in", strings.Repeat("x", 20_000_000))
+	matches := func(what string, show func() string, pattern string) {
+		t.Helper()
+		out, want := "", regexp.MustCompile("(?m)"+pattern)
+		if err := harness.WaitFor(patience, what, func() (bool, error) {
+			out = show()
+			return want.MatchString(out), nil
+		}); err != nil {
+			t.Fatalf("%v: %q:\n%s", err, pattern, out)
+		}
+	}
+	job := a.submit(a.large("one"), "-sandbox", "y", "-stagein", "in")
+	detail := func() string { return a.as("qstat", "-j", fmt.Sprint(job)) }
+	top := func() string { return a.as("qtop", "-b", "-n", "1") }
+	boxes := func(d *desk, args ...string) func() string {
+		return func() string { return d.run("qhost", append([]string{"-sandboxes"}, args...)...) }
+	}
+	matches("input in qstat", detail, `^stage_in +1: +[0-9.]+M of [0-9.]+M, [0-9.]+M/s, \d+ s left, to node, attempt \d+`)
+	matches("input in qtop", top, fmt.Sprintf(`^ *%d .* \d+%% [0-9.]+M/s \d+s `, job))
+	matches("input in qhost", boxes(a.login), fmt.Sprintf(`^\d+\.1 +node +login %d\.1 .* staging .* login +\d+ `, job))
+	a.shown(job, "to")
+	matches("output in qstat", detail, `^stage_out +1: +[0-9.]+M of [0-9.]+M, [0-9.]+M/s, \d+ s left, from node, attempt \d+`)
+	matches("output in qtop", top, fmt.Sprintf(`^ *%d .* \d+%% [0-9.]+M/s \d+s `, job))
+	matches("output in qhost", boxes(a.login), fmt.Sprintf(`^%d\.1 +login +- .* sending +[0-9.]+M +[0-9.]+M +[0-9.]+M/s +\d+s +node +1 -$`, job))
+	matches("output of node", boxes(a.login, "-h", "node"), fmt.Sprintf(`^\d+\.1 +node +login %d\.1 .* sending +[0-9.]+M +[0-9.]+M +[0-9.]+M/s +\d+s +login +1 -$`, job))
+	a.node.Daemon.Kill()
+	matches("that node is silent", boxes(a.login), `^- +node +- .* \S`)
+	a.node.begin()
+	a.qacct(job, 1)
+	a.whole("one", 1)
 	a.boxes(a.node, 0)
 	a.boxes(a.login, 0)
 }

@@ -131,7 +131,7 @@ func (a *elsewhere) lines(name string, n int) {
 	}
 }
 
-// REQ-FLOW-36: qstat shows what the host has of the job where it was submitted.
+// REQ-XFER-4, REQ-XFER-13, REQ-FLOW-36: qstat shows what the host has of the job where it was submitted.
 //
 // A job that finds no slot at home runs on another host as its user, with the numbers that
 // home gave it, and all that home says of it is as if it had run there.
