@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,10 @@ type gates struct {
 	of   map[api.SandboxID]*gate // guarded by mu
 	made chan struct{}           // guarded by mu; closed when there is another one; nil: nobody waits
 	kept map[string]bool         // guarded by mu; public ids of claims that are being released, and leave their output
+	// Guarded by mu: the last that are gone, so that nobody waits for them to be made, and the next
+	// of them to be forgotten.
+	gone [64]api.SandboxID
+	next int
 }
 
 // gate is that of one run.
@@ -126,6 +131,8 @@ func (m *Manager) shut(t *job.Task) {
 		return
 	}
 	delete(m.gates.of, g.id)
+	m.gates.gone[m.gates.next] = g.id
+	m.gates.next = (m.gates.next + 1) % len(m.gates.gone)
 	close(g.over)
 	if g.timer != nil {
 		g.timer.Stop()
@@ -164,18 +171,23 @@ const visitPatience = 45 * time.Second
 const drainPatience = 2 * time.Second
 
 // find returns the gate of an activation, or a channel that is closed when there is another
-// one.
+// one; both are nil if it is known to be gone.
 func (m *Manager) find(id api.SandboxID) (*gate, <-chan struct{}) {
 	m.gates.mu.Lock()
 	defer m.gates.mu.Unlock()
 	if g := m.gates.of[id]; g != nil {
 		return g, nil
 	}
+	if slices.Contains(m.gates.gone[:], id) {
+		return nil, nil
+	}
 	if m.gates.made == nil {
 		m.gates.made = make(chan struct{})
 	}
 	return nil, m.gates.made
 }
+
+var errGone = api.Refusef(api.RefusedState, "its sandbox is gone")
 
 // visit has a request answered by who waits for it.
 func (m *Manager) visit(ctx context.Context, id api.SandboxID, v *visit) (answer, error) {
@@ -188,6 +200,9 @@ func (m *Manager) visit(ctx context.Context, id api.SandboxID, v *visit) (answer
 	}
 	for {
 		g, made := m.find(id)
+		if g == nil && made == nil {
+			return answer{}, errGone
+		}
 		if g == nil {
 			select {
 			case <-made:
@@ -211,7 +226,7 @@ func (m *Manager) visit(ctx context.Context, id api.SandboxID, v *visit) (answer
 		case <-filled:
 			return answer{}, nil
 		case <-g.over:
-			return answer{}, api.Refusef(api.RefusedState, "its sandbox is gone")
+			return answer{}, errGone
 		case <-timer.C:
 			return answer{}, again("it is not its turn, or something else is done with its files")
 		case <-ctx.Done():
@@ -229,7 +244,7 @@ func (m *Manager) visit(ctx context.Context, id api.SandboxID, v *visit) (answer
 			case a := <-v.reply:
 				return a, a.err
 			default:
-				return answer{}, api.Refusef(api.RefusedState, "its sandbox is gone")
+				return answer{}, errGone
 			}
 		case <-ctx.Done():
 			return answer{}, context.Cause(ctx)
