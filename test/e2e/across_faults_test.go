@@ -400,8 +400,14 @@ done >"$4"
 // where by qhost of either.
 func TestAcrossShown(t *testing.T) {
 	t.Parallel()
-	a := newAcross(t, "TRANSFER_BANDWIDTH = 3000000\n", "")
+	const slow = "TRANSFER_BANDWIDTH = 200000\n"
+	a := newAcross(t, slow, "")
 	a.mine("in", strings.Repeat("x", 20_000_000))
+	pace := func(knob string) {
+		t.Helper()
+		write(t, a.login.dir+"/etc/hooks.conf", knob, 0o644)
+		a.login.run("qconf", "-reload")
+	}
 	matches := func(what string, show func() string, pattern string) {
 		t.Helper()
 		out, want := "", regexp.MustCompile("(?m)"+pattern)
@@ -412,23 +418,29 @@ func TestAcrossShown(t *testing.T) {
 			t.Fatalf("%v: %q:\n%s", err, pattern, out)
 		}
 	}
-	job := a.submit(a.large("one"), "-sandbox", "y", "-stagein", "in")
+	job := a.submit(fmt.Sprintf("echo up >%[1]s/u/up; until test -e %[1]s/u/go; do sleep 0.05; done; %s", a.login.dir, a.large("one")), "-sandbox", "y", "-stagein", "in")
 	detail := func() string { return a.as("qstat", "-j", fmt.Sprint(job)) }
 	top := func() string { return a.as("qtop", "-b", "-n", "1") }
-	boxes := func(d *desk, args ...string) func() string {
-		return func() string { return d.run("qhost", append([]string{"-sandboxes"}, args...)...) }
+	boxes := func(args ...string) func() string {
+		return func() string { return a.login.run("qhost", append([]string{"-sandboxes"}, args...)...) }
 	}
-	matches("input in qstat", detail, `^stage_in +1: +[0-9.]+M of [0-9.]+M, [0-9.]+M/s, \d+ s left, to node, attempt \d+`)
-	matches("input in qtop", top, fmt.Sprintf(`^ *%d .* \d+%% [0-9.]+M/s \d+s `, job))
-	matches("input in qhost", boxes(a.login), fmt.Sprintf(`^\d+\.1 +node +login %d\.1 .* staging .* login +\d+ `, job))
+	moves := fmt.Sprintf(`^ *%d .* \d+%% [0-9.]+[KM]/s \S+ .* all.q@node$`, job)
+	matches("input in qstat", detail, `^stage_in +1: +\S+ of \S+, \S+/s, \d+ s left, to node, attempt \d+`)
+	matches("input in qtop", top, moves)
+	matches("input in qhost", boxes(), fmt.Sprintf(`^\d+\.1 +node +login %d\.1 .* staging .* \S+/s +\S+ +login +\d+ `, job))
+	pace("")
+	a.wrote("up")
+	pace(slow)
+	a.login.open(a.login.dir + "/u/go")
 	a.shown(job, "to")
-	matches("output in qstat", detail, `^stage_out +1: +[0-9.]+M of [0-9.]+M, [0-9.]+M/s, \d+ s left, from node, attempt \d+`)
-	matches("output in qtop", top, fmt.Sprintf(`^ *%d .* \d+%% [0-9.]+M/s \d+s `, job))
-	matches("output in qhost", boxes(a.login), fmt.Sprintf(`^%d\.1 +login +- .* sending +[0-9.]+M +[0-9.]+M +[0-9.]+M/s +\d+s +node +1 -$`, job))
-	matches("output of node", boxes(a.login, "-h", "node"), fmt.Sprintf(`^\d+\.1 +node +login %d\.1 .* sending +[0-9.]+M +[0-9.]+M +[0-9.]+M/s +\d+s +login +1 -$`, job))
+	matches("output in qstat", detail, `^stage_out +1: +\S+ of \S+, \S+/s, \d+ s left, from node, attempt \d+`)
+	matches("output in qtop", top, moves)
+	matches("output in qhost", boxes(), fmt.Sprintf(`^%d\.1 +\S+ +- .* sending +\S+ +\S+ +\S+/s +\S+ +node +\d+ `, job))
+	matches("output of node", boxes("-h", "node"), fmt.Sprintf(`^\d+\.1 +node +login %d\.1 .* sending +\S+ +\S+ +\S+/s +\S+ +login +\d+ `, job))
 	a.node.Daemon.Kill()
-	matches("that node is silent", boxes(a.login), `^- +node +- .* \S`)
+	matches("that node is silent", boxes(), `^- +node +- .* \S`)
 	a.node.begin()
+	pace("")
 	a.qacct(job, 1)
 	a.whole("one", 1)
 	a.boxes(a.node, 0)

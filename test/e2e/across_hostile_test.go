@@ -67,7 +67,7 @@ func newImpostor(a *elsewhere) *impostor {
 		}),
 	}
 	a.t.Cleanup(func() { srv.Close() })
-	go srv.Serve(l) //nolint:errcheck // it ends with the test
+	go srv.Serve(l)
 	write(a.t, a.login.dir+"/etc/peers", "node "+l.Addr().String()+" execute\n", 0o644)
 	a.login.Daemon.Kill()
 	a.login.begin()
