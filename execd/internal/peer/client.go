@@ -83,7 +83,7 @@ func (c *Clients) dial(ctx context.Context, _, address string) (net.Conn, error)
 		// A request that is given up is not to arrive later: it may renew a lease.
 		_ = c.SetLinger(0)
 	}
-	s := tls.Client(conn, t.clientConfig(p))
+	s := secure(conn, func(c net.Conn) *tls.Conn { return tls.Client(c, t.clientConfig(p)) })
 	if err := s.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, err

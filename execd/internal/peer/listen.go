@@ -71,7 +71,7 @@ type stranger struct {
 
 // Conn is a connection of a host.
 type Conn struct {
-	*tls.Conn
+	*secured
 	// Chain is what the host has shown: its certificate, and those between it and the CA.
 	Chain    []*x509.Certificate
 	close    func() error
@@ -231,7 +231,7 @@ func (l *Listener) meet(s *stranger) {
 		_ = s.Close()
 		return
 	}
-	c := tls.Server(s.Conn, t.serverConfig())
+	c := secure(s.Conn, func(c net.Conn) *tls.Conn { return tls.Server(c, t.serverConfig()) })
 	ctx, cancel := context.WithTimeout(context.Background(), handshakePatience)
 	err := c.HandshakeContext(ctx)
 	cancel()
@@ -249,7 +249,7 @@ func (l *Listener) meet(s *stranger) {
 	}
 	chain := c.ConnectionState().PeerCertificates
 	name := nameOf(chain[0])
-	conn := &Conn{Conn: c, Chain: chain}
+	conn := &Conn{secured: c, Chain: chain}
 	if n, ok := l.admit(name, conn); !ok {
 		l.refuse(name, s.from, fmt.Errorf("%q has %d connections open, and may have no more now", name, n))
 		_ = s.Close()
@@ -277,7 +277,7 @@ func (l *Listener) leave(s *stranger) bool {
 func (l *Listener) admit(name string, c *Conn) (n int, ok bool) {
 	c.close = sync.OnceValue(func() error {
 		l.left(name, c)
-		return c.Conn.Close()
+		return c.secured.Close()
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
