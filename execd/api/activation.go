@@ -119,7 +119,7 @@ const (
 	ActivationSuspended ActivationKind = "suspended" // Ad
 	ActivationResumed   ActivationKind = "resumed"   // Ad
 	ActivationOver      ActivationKind = "over"      // End: no process is left, and the claim may be activated again; Outcome
-	ActivationFinal     ActivationKind = "final"     // End and Ad: nothing is left of the run but this event
+	ActivationFinal     ActivationKind = "final"     // End and Ad: nothing is left of the run but this event, and a Carriage's sandbox that is being removed
 	ActivationGone      ActivationKind = "gone"      // Reason: it was never started, or nothing is known of it any more
 )
 

@@ -36,7 +36,7 @@ import (
 //  4. StageOut, again and again until all of it is durable on S; then StageDone. What S cannot
 //     take it tells by StageStuck, after which the output does not count any more as one that
 //     waits, and can be pulled nonetheless.
-//  5. The event ActivationFinal, when the sandbox is removed. If E has given the output up, its
+//  5. The event ActivationFinal, before the sandbox is removed. If E has given the output up, its
 //     End has Failed 111 and a Reason, unless the run has failed before that. Without a Pull it
 //     follows by itself.
 const (

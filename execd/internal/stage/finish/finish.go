@@ -63,6 +63,7 @@ type End struct {
 	expiry   *time.Timer // gives up output that is stuck; nil: it never was
 	decided  bool        // its end was, by this execd
 	cleaned  bool        // nothing is left of it but its record
+	final    bool        // those who follow it were told the last
 	shed     atomic.Bool // what is scarce was given back before the output was transferred
 	historic bool        // the history of the host has it
 	holds    bool        // the slots are kept until the output has arrived
@@ -281,13 +282,16 @@ func (f *End) Gone() (exit.Result, error) {
 			return result, err
 		}
 	}
+	if f.carried() { // who has all of its files need not wait until they are removed here
+		f.last()
+	}
 	if !f.cleaned {
 		if err := f.clean(); err != nil {
 			return exit.Failed, err
 		}
 		f.cleaned = true
-		f.follow(api.ActivationFinal)
 	}
+	f.last()
 	if f.host.Followed(f.of) && !f.host.Followers.Acknowledged(f.of.Job, func() { f.event(nil) }) {
 		return exit.InProgress, nil
 	}
@@ -295,6 +299,14 @@ func (f *End) Gone() (exit.Result, error) {
 		return exit.Failed, err
 	}
 	return exit.Nothing, nil
+}
+
+// last tells those who follow the job the last, once.
+func (f *End) last() {
+	if !f.final {
+		f.final = true
+		f.follow(api.ActivationFinal)
+	}
 }
 
 // follow tells those who follow the job of its end.
