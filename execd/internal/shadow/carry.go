@@ -146,7 +146,7 @@ func (s *Shadows) detach(r *run) {
 		return
 	}
 	of := &r.claim.lease
-	r.own = &lease{length: of.length, tried: of.tried, renewed: of.renewed}
+	r.own = &lease{length: of.length, tried: of.tried, renewed: of.renewed, failures: of.failures}
 	delete(r.claim.outs, r)
 	s.renewSoon()
 	r.poke()

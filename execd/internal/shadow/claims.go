@@ -128,9 +128,7 @@ func (s *Shadows) Load() error {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for _, r := range list {
-		// The execd before may have renewed it until it ended.
-		length := time.Duration(r.Lease) * time.Second
-		s.claims[r.name()] = &claim{record: *r, spent: true, idle: now, lease: lease{length: length, tried: now, renewed: now}}
+		s.claims[r.name()] = &claim{record: *r, spent: true, idle: now, lease: foundLease(time.Duration(r.Lease)*time.Second, now)}
 	}
 	return nil
 }
@@ -152,7 +150,7 @@ func (s *Shadows) Recover(t *job.Task) {
 			s.warnf("job %v: runs on %s, and nothing is known of its claim", t, t.Start.Remote.Host)
 		}
 		now := time.Now()
-		c = &claim{record: record{Host: t.Start.Remote.Host}, closed: true, lease: lease{length: wanted * time.Second, tried: now, renewed: now}}
+		c = &claim{record: record{Host: t.Start.Remote.Host}, closed: true, lease: foundLease(wanted*time.Second, now)}
 	case c.run == nil && (!over || holds):
 		c.class, c.spent = classOf(t.Job), false
 	}

@@ -25,6 +25,12 @@ type lease struct {
 	failures int  // attempts that failed since the last that was answered
 }
 
+// foundLease is a lease that an earlier execd has left. That may have renewed it until it ended,
+// and may have been unable to for long: it is soon renewed.
+func foundLease(length time.Duration, now time.Time) lease {
+	return lease{length: length, tried: now, renewed: now, failures: 1}
+}
+
 // due is when it is to be renewed next.
 func (l *lease) due() time.Time {
 	third := l.length / 3
