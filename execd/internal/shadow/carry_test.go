@@ -435,8 +435,8 @@ func TestCarryLost(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		l := h.lines()
-		if len(l) != 1 || l[0].Failed != 112 || !strings.Contains(l[0].Reason, "its output is lost") || len(h.node.begun) != 2 {
-			t.Fatalf("%+v, %d runs", l, len(h.node.begun))
+		if len(l) != 1 || l[0].Failed != 112 || !strings.Contains(l[0].Reason, "its output is lost") || len(h.node.begun) != 2 || h.files.dropped != 1 {
+			t.Fatalf("%+v, %d runs, what has come in part was removed %d times", l, len(h.node.begun), h.files.dropped)
 		}
 		// The host gives it up, and says so.
 		h.endAll(0)
@@ -460,7 +460,58 @@ func TestCarryLost(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if l := h.lines(); len(l) != 2 || l[1].Failed != 112 || !strings.Contains(l[1].Reason, "the lease of its claim is over") || len(h.node.begun) != 3 {
+			t.Fatalf("%+v, %d runs", l, len(h.node.begun))
+		}
+		// It says so before it was heard that the job was over.
+		h.change(func(n *node) {
+			for id, b := range n.boxes {
+				if !b.lost {
+					n.end(id, 111, 0, "")
+				}
+			}
+		})
+		if l := h.lines(); len(l) != 3 || l[2].Failed != 112 || !strings.Contains(l[2].Reason, "its output is lost") || len(h.node.begun) != 4 {
 			t.Errorf("%+v, %d runs", l, len(h.node.begun))
+		}
+	})
+}
+
+// A job that is deleted as it comes to its own end has not delivered its output, and says so.
+func TestCarryDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t, 1)
+		defer func() { h.stop() }()
+		j := h.submit(sandboxed(1))
+		h.change(func(n *node) { n.down = true })
+		kill := func(t *job.Task) { h.s.Look(t) }
+		if _, err := h.store.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{fmt.Sprint(j.Number)}}, job.Caller{Name: "anna", UID: 1001}, kill); err != nil {
+			t.Fatal(err)
+		}
+		h.endAll(0)
+		h.change(func(n *node) { n.down = false })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		h.send(h.boxed()[0])
+		if l := h.lines(); len(l) != 1 || l[0].Failed != 111 || !strings.Contains(l[0].Reason, "deleted by anna while its output was transferred") {
+			t.Errorf("%+v", l)
+		}
+	})
+}
+
+// What an earlier execd has left may have a lease that is nearly over: it is renewed soon.
+func TestCarryRenewedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t, 1)
+		defer func() { h.stop() }()
+		h.submit(sandboxed(1))
+		h.stop()
+		h.begin()
+		synctest.Wait()
+		before := len(h.node.log)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if slices.Index(h.node.log[before:], api.VerbRenewAll) < 0 {
+			t.Error("it is not renewed")
 		}
 	})
 }

@@ -88,6 +88,8 @@ func (s *Shadows) conclude(r *run, t told) {
 	case want != nil && !want.Requeue:
 	case cause == spool.CauseLease:
 		r.tail.End = lost(task, rerunnable, r.host+" has ended it: the lease of its claim was over")
+	case r.carries() && t.end.Failed == accounting.FailedTransfer: // before it was heard here that it is over
+		r.tail.End = outputLost(task, rerunnable, fmt.Sprintf("%s has its output no more: %s", r.host, out.Reason))
 	case want == nil && (cause == spool.CauseEvicted || cause == spool.CauseHeld):
 		// What the policy of the host does not want there any more may run elsewhere.
 		want = &job.Want{By: r.host, Requeue: rerunnable, Slot: true, Cause: out.Reason}
@@ -134,6 +136,13 @@ func lost(t *job.Task, rerunnable bool, why string) *job.End {
 	return e
 }
 
+// outputLost is lost for a run that has ended, and whose output is no more.
+func outputLost(t *job.Task, rerunnable bool, why string) *job.End {
+	e := lost(t, rerunnable, why)
+	e.Reason = why + "; it has run, and its output is lost"
+	return e
+}
+
 // overBefore takes over what is recorded of a run that is over. What its host says now is only
 // what it has used.
 func (s *Shadows) overBefore(r *run, t *told) {
@@ -159,9 +168,7 @@ func (s *Shadows) undone(r *run, why string) {
 		e.Carries, e.Holds, e.Accounting, e.Reason = "", false, "", outcome.LeftOut(e.Reason, "", "what it had left is lost: "+why)
 		r.tail.End = &e
 	} else {
-		e := lost(t, outcome.Rerunnable(t, s.Host.Config().Queue(t.Start.Queue)), why)
-		e.Reason = why + "; it has run, and its output is lost"
-		r.tail.End = e
+		r.tail.End = outputLost(t, outcome.Rerunnable(t, s.Host.Config().Queue(t.Start.Queue)), why)
 	}
 	r.tail.Ended = time.Now()
 	var used *accounting.Record

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/execd/api/accounting"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/sandbox/worker"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/notice"
+	"paddock/execd/internal/stage/outcome"
 	"paddock/spool"
 )
 
@@ -61,7 +63,11 @@ func (s *Shadows) bring(ctx context.Context, r *run) (lost string, err error) {
 			return "", s.discard(ctx, r, want)
 		case active:
 		case over && r.root == "" && failures > 0:
-			return s.gone(r, gone || final, forgotten, why), nil
+			lost = s.gone(r, gone || final, forgotten, why)
+			if err := s.Files.DiscardAway(ctx, t); err != nil {
+				s.warnf("%v: output that has come in part is left: %v", r, err)
+			}
+			return lost, ctx.Err()
 		case over && r.root == "" && again.IsZero(): // what is here already may be all
 			again = now
 			continue
@@ -135,8 +141,13 @@ func (s *Shadows) recordOver(ctx context.Context, r *run) error {
 	over, holds := r.over, r.outcome.Held
 	s.mu.Unlock()
 	s.conclude(r, told{end: over})
-	r.tail.End.Carries, r.tail.End.Holds = s.wanted(r), holds
-	end := *r.tail.End
+	e := r.tail.End
+	e.Carries, e.Holds = s.wanted(r, r.tail.Word()), holds
+	if want := s.Host.Store.Want(r.task); want != nil && e.Cause == spool.CauseDeleted && e.Failed == 0 && e.Carries == job.CarriesStreams && s.wanted(r, exit.WordExit) == job.CarriesOutput {
+		// It was deleted as it came to its own end, which is told of like one that is deleted a moment later.
+		e.Failed, e.Reason = accounting.FailedTransfer, outcome.Undelivered(e.Reason, want, "")
+	}
+	end := *e
 	if err := s.retry(ctx, r, func() error { return s.Host.Store.Over(r.task, &end) }); err != nil {
 		return err
 	}
@@ -152,8 +163,8 @@ func (s *Shadows) recordOver(ctx context.Context, r *run) error {
 	return nil
 }
 
-// wanted returns what is wanted of what a run has left: what its job says of such an end.
-func (s *Shadows) wanted(r *run) job.Carries {
+// wanted returns what is wanted of what a run has left: what its job says of an end by a word.
+func (s *Shadows) wanted(r *run, word exit.Word) job.Carries {
 	request, err := s.Host.Store.Request(r.task.Job)
 	if err != nil { // it is met again
 		return job.CarriesOutput
@@ -161,7 +172,7 @@ func (s *Shadows) wanted(r *run) job.Carries {
 	s.mu.Lock()
 	spools := r.outcome.Spool
 	s.mu.Unlock()
-	e, when, word := r.tail.End, request.WhenOut, r.tail.Word()
+	e, when := r.tail.End, request.WhenOut
 	if e.Cause == spool.CauseLimit {
 		word = exit.WordExit
 	}
