@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,12 +33,14 @@ type Network struct {
 // Host is one of a network.
 type Host struct {
 	Name   string
+	IP     net.IP
 	Dir    string   // of its execd; Dir/etc is /etc/paddock there
 	Env    []string // of its execd; nil: that of the test
 	Daemon *Daemon  // nil: it was not started
 	net    *Network
 	space  *space
-	wire   string // the switch's end of its link
+	wire   string     // the switch's end of its link
+	ends   []*os.File // of its link, if that is a line
 }
 
 // ErrNoNetwork is why there is no network on this machine.
@@ -61,20 +64,23 @@ func NewNetwork(bin, dir string, names []string, accounts ...string) (_ *Network
 	var table bytes.Buffer
 	table.WriteString("127.0.0.1 localhost\n")
 	for i, name := range names {
-		fmt.Fprintf(&table, "10.64.45.%d %s\n", i+1, name)
+		fmt.Fprintf(&table, "%v %s\n", address(i), name)
 	}
 	for i, name := range names {
-		h := &Host{Name: name, Dir: filepath.Join(dir, name), net: n, wire: "wire" + strconv.Itoa(i)}
+		h := &Host{Name: name, Dir: filepath.Join(dir, name), net: n, wire: "wire" + strconv.Itoa(i), IP: address(i)}
 		n.Hosts = append(n.Hosts, h)
-		if err := h.make(fmt.Sprintf("10.64.45.%d/16", i+1), table.Bytes(), accounts); err != nil {
+		if err := h.make(table.Bytes(), accounts); err != nil {
 			return nil, fmt.Errorf("cannot make host %s: %w", name, err)
 		}
 	}
 	return n, nil
 }
 
+// address returns that of a host.
+func address(i int) net.IP { return net.IPv4(10, 64, 45, byte(i+1)) }
+
 // make makes a host and its link.
-func (h *Host) make(address string, table []byte, accounts []string) error {
+func (h *Host) make(table []byte, accounts []string) error {
 	etc := h.Dir + ".etc"
 	if err := os.MkdirAll(filepath.Join(h.Dir, "etc"), 0o755); err != nil {
 		return err
@@ -97,7 +103,7 @@ func (h *Host) make(address string, table []byte, accounts []string) error {
 	return errors.Join(
 		wires.run("ip", "link", "add", h.wire, "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(h.space.pid())),
 		wires.run("ip", "link", "set", h.wire, "master", "br0", "up"),
-		h.space.run("ip", "addr", "add", address, "dev", "eth0"),
+		h.space.run("ip", "addr", "add", h.IP.String()+"/16", "dev", "eth0"),
 		h.space.run("ip", "link", "set", "eth0", "up"))
 }
 
@@ -195,6 +201,9 @@ func (n *Network) Close() {
 			h.Daemon.Kill()
 		}
 		KillLeft(h.Dir)
+		for _, f := range h.ends {
+			f.Close()
+		}
 		h.space.close()
 	}
 	n.wires.close()
