@@ -37,7 +37,7 @@ func (b *bench) acrossTime() error {
 	if err := b.mine(a.base); err != nil {
 		return err
 	}
-	return b.onPool(filepath.Join(b.base, "pool"), 1, 1800, func(n *harness.Network) (err error) {
+	return b.onPool(filepath.Join(b.base, "pool"), duo{slots: 1, lease: lasting}, func(n *harness.Network) (err error) {
 		a.network = n
 		if err := b.here(n, false); err != nil {
 			return err

@@ -15,10 +15,19 @@ import (
 	"paddock/test/harness"
 )
 
-// onPool has something measured on two hosts of a pool, each with so many slots, which are
-// below a directory. Jobs are submitted to the first, and have leases of so many seconds on
-// the other.
-func (b *bench) onPool(dir string, slots, lease int, measure func(*harness.Network) error) (err error) {
+// duo is two hosts of a pool, each with so many slots. Jobs are submitted to the first, and have
+// leases of so many seconds on the other.
+type duo struct {
+	slots, lease int
+	knobs        string        // beside those that a pool needs
+	line         *harness.Line // to the other; nil: as quick as it can be
+}
+
+// lasting is the lease of jobs that are not to end with it.
+const lasting = 1800
+
+// onPool has something measured on two hosts below a directory.
+func (b *bench) onPool(dir string, of duo, measure func(*harness.Network) error) (err error) {
 	n, err := harness.NewNetwork(b.bin, dir, []string{"login", "node"})
 	if err != nil {
 		return err
@@ -26,9 +35,12 @@ func (b *bench) onPool(dir string, slots, lease int, measure func(*harness.Netwo
 	defer n.Close()
 	for _, h := range n.Hosts {
 		err = errors.Join(err,
-			h.Write("queues/all.q", fmt.Sprintf("qname all.q\nslots %d\n", slots)),
-			h.Write("hooks.conf", fmt.Sprintf("ADDRESS = :6445\nFILESYSTEM_DOMAIN = cluster\nREMOTE_OWNERS = *\nALIVE_INTERVAL = %d\nMAX_CLAIM_ALIVES_MISSED = 1\n", lease)),
+			h.Write("queues/all.q", fmt.Sprintf("qname all.q\nslots %d\n", of.slots)),
+			h.Write("hooks.conf", fmt.Sprintf("ADDRESS = :6445\nFILESYSTEM_DOMAIN = cluster\nREMOTE_OWNERS = *\nALIVE_INTERVAL = %d\nMAX_CLAIM_ALIVES_MISSED = 1\n%s", of.lease, of.knobs)),
 			h.Write("sge_conf", "min_uid 100\nmin_gid 0\n"))
+	}
+	if of.line != nil {
+		err = errors.Join(err, n.Hosts[1].Lengthen(*of.line))
 	}
 	if err := errors.Join(err, n.Share()); err != nil {
 		return err
@@ -58,9 +70,9 @@ func (b *bench) hostsTime() (err error) {
 	}()
 	slots := b.size(50, 10)
 	return errors.Join(os.Chmod(memory, 0o755),
-		b.onPool(filepath.Join(b.base, "hosts"), slots, 1800, b.startElsewhere),
-		b.onPool(filepath.Join(memory, "rate"), slots, 1800, b.rateElsewhere),
-		b.onPool(filepath.Join(memory, "lease"), slots, api.MinLease, b.leaseElsewhere))
+		b.onPool(filepath.Join(b.base, "hosts"), duo{slots: slots, lease: lasting}, b.startElsewhere),
+		b.onPool(filepath.Join(memory, "rate"), duo{slots: slots, lease: lasting}, b.rateElsewhere),
+		b.onPool(filepath.Join(memory, "lease"), duo{slots: slots, lease: api.MinLease}, b.leaseElsewhere))
 }
 
 // here has the first host start jobs itself, or only have others start them.

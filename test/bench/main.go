@@ -28,7 +28,16 @@ func main() {
 	host := flag.Int("host", -1, "internal: time shepherds on the host of this number")
 	echo := flag.String("echo", "", "internal: write a byte into this FIFO for each SIGUSR1")
 	tally := flag.Bool("tally", false, "internal: print the tally of standard input")
+	burn := flag.Duration("burn", 0, "internal: use so much time of a processor")
+	flag.StringVar(&b.svg, "svg", "", "draw there when the jobs of makespan ran, unless -smoke")
 	flag.Parse()
+	if *burn > 0 {
+		if err := burnProcessor(*burn); err != nil {
+			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *tally {
 		if err := tallyInput(); err != nil {
 			fmt.Fprintf(os.Stderr, "bench: %v\n", err)
@@ -67,6 +76,7 @@ func main() {
 type bench struct {
 	bin   string
 	smoke bool
+	svg   string // a file; empty: nothing is drawn
 	base  string // where everything is made
 	user  *harness.User
 	ge    *harness.GridEngine
@@ -160,6 +170,9 @@ func (b *bench) run(only string) (err error) {
 		{"hosts", b.hostsTime},
 		{"crew", b.crewTime},
 		{"across", b.acrossTime},
+		{"elsewhere", b.idleElsewhere},
+		{"line", b.lineTime},
+		{"makespan", b.makespan},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {
 			continue
