@@ -30,6 +30,8 @@ type pool struct {
 	story []string
 	off   map[string]outage // what is out of order, by what it is
 	away  map[string]string // lines of hosts in files peers that are not what they should be, by host and file
+	more  func(*testing.T)  // submits a job
+	holds []string          // why jobs may wait for somebody who looks
 }
 
 // sent is a job that was submitted, perhaps.
@@ -38,6 +40,10 @@ type sent struct {
 	tasks   int
 	exit    int
 	unclear bool // nobody has said that it was taken
+
+	place   string   // to where its output goes; empty: it leaves none
+	deleted bool     // by the test
+	changed []string // files that the test has changed in its sandbox, as the job lists them
 }
 
 // outage is something that is out of order for a while.
@@ -63,8 +69,9 @@ exit $2
 `
 
 // newPool makes a pool of hosts with so many slots, in which jobs run as somebody who is not
-// root. Jobs are submitted to login.
-func newPool(t *testing.T, knobs string, slots map[string]int) *pool {
+// root. Jobs are submitted to login. Something may be prepared before there are hosts, which see
+// no later mounts.
+func newPool(t *testing.T, knobs string, slots map[string]int, prepare func(*pool)) *pool {
 	t.Helper()
 	names := slices.Sorted(maps.Keys(slots)) // login is the first
 	base, err := os.MkdirTemp(top, "")       //nolint:usetesting // kept when the test fails
@@ -74,9 +81,13 @@ func newPool(t *testing.T, knobs string, slots map[string]int) *pool {
 	p := &pool{
 		soak: &soak{base: base, bin: filepath.Join(base, "bin"), dir: filepath.Join(base, names[0])}, uid: 61991,
 		rng: rand.New(rand.NewPCG(*seed, 3)), jobs: map[string]*sent{}, off: map[string]outage{}, away: map[string]string{},
+		holds: []string{"it may have run"},
 	}
 	t.Cleanup(func() { p.cleanUp(t) })
 	p.install(t)
+	if prepare != nil {
+		prepare(p)
+	}
 	p.Network, err = harness.NewNetwork(p.bin, base, names, "paddock:x:61990:61990::/:/bin/sh", "soaker:x:61991:61991::/:/bin/sh")
 	if errors.Is(err, harness.ErrNoNetwork) {
 		t.Skip(err)
@@ -152,11 +163,18 @@ func (p *pool) note(format string, args ...any) {
 func (p *pool) send(t *testing.T, tasks int, lasts string, rerun bool) {
 	t.Helper()
 	j := &sent{name: fmt.Sprintf("j%d", len(p.jobs)), tasks: tasks, exit: p.rng.IntN(90)}
-	args := []string{"qsub", "-terse", "-N", j.name, "-wd", "/", "-o", "/dev/null", "-j", "y", "-b", "y", "-shell", "n", "-r", map[bool]string{true: "y", false: "n"}[rerun]}
+	args := []string{"-wd", "/", "-o", "/dev/null", "-j", "y"}
 	if tasks > 0 {
 		args = append(args, "-t", fmt.Sprintf("1-%d", tasks))
 	}
-	out, err := p.command(p.uid, append(args, filepath.Join(p.base, "job.sh"), lasts, strconv.Itoa(j.exit))...)
+	p.qsub(t, j, rerun, append(args, filepath.Join(p.base, "job.sh"), lasts, strconv.Itoa(j.exit))...)
+}
+
+// qsub submits a job by these words.
+func (p *pool) qsub(t *testing.T, j *sent, rerun bool, words ...string) {
+	t.Helper()
+	args := []string{"qsub", "-terse", "-N", j.name, "-b", "y", "-shell", "n", "-r", map[bool]string{true: "y", false: "n"}[rerun]}
+	out, err := p.command(p.uid, append(args, words...)...)
 	if err != nil && !strings.Contains(out, "execd") {
 		t.Fatalf("qsub: %v\n%s", err, out)
 	}
@@ -171,12 +189,24 @@ func TestHosts(t *testing.T) {
 	drawSeed()
 	acts, longest := part(200, 6), max(2*time.Second, time.Duration(*scale*float64(time.Minute)))
 	t.Logf("%d acts, outages of at most %v; repeat with -scale %g -seed %d", acts, longest, *scale, *seed)
-	p := newPool(t, "ALIVE_INTERVAL = 10\nMAX_CLAIM_ALIVES_MISSED = 2\n", map[string]int{"login": 1, "node1": 4, "node2": 4})
+	p := newPool(t, "ALIVE_INTERVAL = 10\nMAX_CLAIM_ALIVES_MISSED = 2\n", map[string]int{"login": 1, "node1": 4, "node2": 4}, nil)
+	p.more = func(t *testing.T) {
+		t.Helper()
+		lasts := []string{"0", "0", "0.1", "0.5", "1", "3", "10", "40"}[p.rng.IntN(part(8, 5))]
+		p.send(t, []int{0, 0, 4}[p.rng.IntN(3)], lasts, p.rng.IntN(3) > 0)
+	}
+	p.disturb(t, acts, longest, func() { p.act(t, longest) })
+}
+
+// disturb has something happen so many times, while there are always jobs, and looks at what has
+// become of them.
+func (p *pool) disturb(t *testing.T, acts int, longest time.Duration, act func()) {
+	t.Helper()
 	for range acts {
 		p.feed(t)
 		<-time.After(time.Duration(p.rng.Int64N(int64(longest / 12))))
 		p.restore(t, time.Now())
-		p.act(t, longest)
+		act()
 		if t.Failed() {
 			return
 		}
@@ -195,7 +225,7 @@ func TestSpread(t *testing.T) {
 	drawSeed()
 	tasks := part(2000, 60)
 	slots := map[string]int{"login": 2, "node1": 2, "node2": 4, "node3": 8}
-	p := newPool(t, "", slots)
+	p := newPool(t, "", slots, nil)
 	// An array, and half as many jobs beside it. The first of them stay until the slots are looked at.
 	first := 0
 	for _, n := range slots {
@@ -239,7 +269,7 @@ func TestSpread(t *testing.T) {
 func (p *pool) feed(t *testing.T) {
 	t.Helper()
 	if p.daemon.Exited() {
-		p.send(t, 0, "0", false) // which must say so
+		p.more(t) // which must say so
 		return
 	}
 	jobs, err := p.daemon.Jobs()
@@ -254,8 +284,7 @@ func (p *pool) feed(t *testing.T) {
 		}
 	}
 	for ; waiting < 6; waiting++ {
-		lasts := []string{"0", "0", "0.1", "0.5", "1", "3", "10", "40"}[p.rng.IntN(part(8, 5))]
-		p.send(t, []int{0, 0, 4}[p.rng.IntN(3)], lasts, p.rng.IntN(3) > 0)
+		p.more(t)
 	}
 }
 
@@ -267,10 +296,10 @@ func (p *pool) clear(t *testing.T, jobs []api.JobStatus) {
 			continue
 		}
 		p.note("%s %s: %s", j.Name, j.State, j.Reason)
-		if !strings.Contains(j.Reason, "it may have run") {
+		if !slices.ContainsFunc(p.holds, func(why string) bool { return strings.Contains(j.Reason, why) }) {
 			t.Errorf("job %s is in state %s: %q, which nobody has caused", j.Name, j.State, j.Reason)
 		}
-		if out, err := p.command(0, "qmod", "-cj", strconv.Itoa(j.Job)); err != nil && !strings.Contains(out, "not in error") { // as other tasks
+		if out, err := p.command(0, "qmod", "-cj", strconv.Itoa(j.Job)); err != nil && !gone(out) { // as other tasks
 			t.Errorf("qmod -cj: %v\n%s", err, out)
 		}
 	}
@@ -515,7 +544,11 @@ func (p *pool) judge(t *testing.T) {
 				id = fmt.Sprintf("%s.%d", j.name, n+1)
 			}
 			list := records[id]
-			if wrong := p.verdict(j, list, began[id], ended[id]); wrong != "" {
+			wrong := p.verdict(j, list, began[id], ended[id])
+			if wrong == "" && j.place != "" {
+				wrong = p.delivered(t, j, list)
+			}
+			if wrong != "" {
 				t.Errorf("%s %s: began %d times, came to its end %d times, unclear %v: %s", id, wrong, began[id], ended[id], j.unclear, told(list))
 			}
 			for i := range list {
@@ -537,7 +570,7 @@ func (p *pool) judge(t *testing.T) {
 
 // verdict says what must not be of a task; empty: nothing.
 func (p *pool) verdict(j *sent, list []accounting.Record, began, ended int) string {
-	if j.unclear && len(list)+began == 0 {
+	if (j.unclear || j.deleted) && len(list)+began == 0 {
 		return ""
 	}
 	if len(list) == 0 {
@@ -550,6 +583,8 @@ func (p *pool) verdict(j *sent, list []accounting.Record, began, ended int) stri
 		}
 	}
 	switch {
+	case j.deleted && slices.Contains([]int{100, accounting.FailedTransfer, spool.FailedLease}, last.Failed):
+		return ""
 	case last.Failed != 0 || last.ExitStatus != j.exit:
 		return fmt.Sprintf("has ended otherwise than with %d", j.exit)
 	case began > len(list):
@@ -576,7 +611,7 @@ func (p *pool) clean(t *testing.T) {
 	if err := harness.WaitFor(2*harness.Patience, "nothing to be left", func() (bool, error) {
 		left = nil
 		for _, h := range p.Hosts {
-			for _, dir := range []string{spool.DirActive, spool.DirCorrupt, spool.DirFinished, spool.DirJobs, spool.DirStaging, spool.DirRemote} {
+			for _, dir := range []string{spool.DirActive, spool.DirCorrupt, spool.DirFinished, spool.DirJobs, spool.DirStaging, spool.DirRemote, spool.DirSandboxes} {
 				entries, err := os.ReadDir(filepath.Join(api.DevPlaces(h.Dir).Spool, dir))
 				if err != nil && !os.IsNotExist(err) {
 					return false, err
@@ -604,7 +639,13 @@ func (p *pool) clean(t *testing.T) {
 				return false, err
 			}
 		}
-		return len(left) == 0, nil
+		processes, err := harness.Processes(p.base)
+		for _, q := range processes {
+			if name := filepath.Base(q.Exe); name != "execd" && name != "cat" { // of a host
+				left = append(left, q.String())
+			}
+		}
+		return len(left) == 0, err
 	}); err != nil {
 		t.Errorf("%v:\n  %s", err, strings.Join(left, "\n  "))
 	}

@@ -58,11 +58,14 @@ const readOnly = "readonly " + dirFar
 // placesOfBoxes are the destinations.
 var placesOfBoxes = []string{dirBox + "/near", dirFar + "/out", "disk"}
 
-// boxText is the job. It says outside that it runs, and before its end how it will end and
-// what it leaves. What does not fit is an error of its own, and not of its output.
+// boxText is the job. It says outside that it runs, and does its work.
 const boxText = `id=$JOB_ID status=$1
 echo $id >>BASE/marks/ran
-[ $5 = alone ] || diff -r in BASE/in >/dev/null || status=99
+` + boxWork + "exit $status\n"
+
+// boxWork leaves output, and says outside before its end how it will end and what it leaves. What
+// does not fit is an error of its own, and not of its output.
+const boxWork = `[ $5 = alone ] || diff -r in BASE/in >/dev/null || status=99
 mkdir r.$id r.$id/sub || exit 98
 n=0
 while [ $n -lt $2 ]; do
@@ -77,7 +80,6 @@ sleep $4
 	echo exit $status
 	find r.$id t.$id -type f | LC_ALL=C sort | xargs sha256sum
 } >BASE/marks/$id.new && mv BASE/marks/$id.new BASE/marks/$id
-exit $status
 `
 
 // TestSandboxes has jobs leave output in sandboxes while execd, workers and shepherds are
@@ -133,15 +135,20 @@ func (b *boxes) cleanUp(t *testing.T) {
 			b.daemon.Kill()
 		}
 		for _, dir := range []string{dirBox, dirFar} {
-			if t.Failed() { // what is kept is to be seen without the mount
-				_ = exec.Command("cp", "-a", filepath.Join(b.base, dir)+"/.", filepath.Join(b.base, "kept-"+dir)).Run()
-			}
-			if err := unix.Unmount(filepath.Join(b.base, dir), unix.MNT_DETACH); err != nil {
-				t.Error(err)
-			}
+			b.unmount(t, dir)
 		}
 	}
 	b.soak.cleanUp(t)
+}
+
+// unmount unmounts a directory. When the test has failed, what is kept is to be seen without the
+// mount.
+func (s *soak) unmount(t *testing.T, dir string) {
+	t.Helper()
+	if t.Failed() {
+		_ = exec.Command("cp", "-a", filepath.Join(s.base, dir)+"/.", filepath.Join(s.base, "kept-"+dir)).Run()
+	}
+	must(t, unix.Unmount(filepath.Join(s.base, dir), unix.MNT_DETACH))
 }
 
 // prepare makes what is needed. Root has execd in root mode and the jobs as somebody else,
@@ -279,15 +286,15 @@ func (b *boxes) act(t *testing.T) {
 	case "delete":
 		b.delete(t)
 	case "place":
-		b.off[what] = b.disturb(t, path)
+		b.off[what] = spoil(t, b.rng, path)
 	case "full":
-		b.off[what] = b.fill(t, path)
+		b.off[what] = fill(t, path)
 	case "readonly":
 		if err := reconfigure(path, "ro"); err != nil {
 			b.note("%v", err) // somebody writes
 			return
 		}
-		b.off[what] = func(t *testing.T) { b.must(t, reconfigure(path, "rw")) }
+		b.off[what] = func(t *testing.T) { must(t, reconfigure(path, "rw")) }
 	}
 }
 
@@ -302,23 +309,23 @@ func reconfigure(path, flag string) error {
 	return cmp.Or(unix.FsconfigSetFlag(fd, flag), unix.FsconfigReconfigure(fd))
 }
 
-func (b *boxes) must(t *testing.T, err error) {
+func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Error(err)
 	}
 }
 
-// disturb takes a destination away, and perhaps has something else in its place, or closes
+// spoil takes a destination away, and perhaps has something else in its place, or closes
 // it, and returns what undoes that.
-func (b *boxes) disturb(t *testing.T, path string) (undo func(*testing.T)) {
+func spoil(t *testing.T, rng *rand.Rand, path string) (undo func(*testing.T)) {
 	t.Helper()
 	away := path + ".away"
-	switch kind := b.rng.IntN(4); kind {
+	switch kind := rng.IntN(4); kind {
 	case 0, 1:
-		b.must(t, os.Rename(path, away))
+		must(t, os.Rename(path, away))
 		if kind == 0 {
-			return func(t *testing.T) { b.must(t, os.Rename(away, path)) }
+			return func(t *testing.T) { must(t, os.Rename(away, path)) }
 		}
 		err := os.WriteFile(path, nil, 0o644)
 		if err != nil && !errors.Is(err, unix.ENOSPC) {
@@ -327,18 +334,18 @@ func (b *boxes) disturb(t *testing.T, path string) (undo func(*testing.T)) {
 		return func(t *testing.T) {
 			err := os.Remove(path)
 			if !errors.Is(err, fs.ErrNotExist) {
-				b.must(t, err)
+				must(t, err)
 			}
-			b.must(t, os.Rename(away, path))
+			must(t, os.Rename(away, path))
 		}
 	default:
-		b.must(t, os.Chmod(path, []os.FileMode{0, 0o555}[kind-2]))
-		return func(t *testing.T) { b.must(t, os.Chmod(path, 0o755)) }
+		must(t, os.Chmod(path, []os.FileMode{0, 0o555}[kind-2]))
+		return func(t *testing.T) { must(t, os.Chmod(path, 0o755)) }
 	}
 }
 
 // fill writes to a file system until it is full, and returns what undoes that.
-func (b *boxes) fill(t *testing.T, dir string) (undo func(*testing.T)) {
+func fill(t *testing.T, dir string) (undo func(*testing.T)) {
 	t.Helper()
 	name := filepath.Join(dir, "filler")
 	f, err := os.Create(name)
@@ -354,7 +361,7 @@ func (b *boxes) fill(t *testing.T, dir string) (undo func(*testing.T)) {
 			t.Fatal(err)
 		}
 	}
-	return func(t *testing.T) { b.must(t, os.Remove(name)) }
+	return func(t *testing.T) { must(t, os.Remove(name)) }
 }
 
 // killWorker kills a worker, or nobody when there is none for a while. The locks of the
@@ -373,7 +380,7 @@ func (b *boxes) killWorker(t *testing.T) {
 			if _, scan := fmt.Sscan(string(text), &pid); err != nil || scan != nil {
 				continue
 			}
-			if b.kill(pid, func(exe, _ string) bool { return exe == "execd-transfer" }, time.Duration(b.rng.Int64N(int64(3*time.Millisecond)))) {
+			if kill(pid, func(exe, _ string) bool { return exe == "execd-transfer" }, time.Duration(b.rng.Int64N(int64(3*time.Millisecond)))) {
 				b.note("killed the worker of %s", filepath.Base(filepath.Dir(lock)))
 				return
 			}
@@ -397,7 +404,7 @@ func (b *boxes) killShepherd(t *testing.T) {
 		for _, p := range processes {
 			run := runs[i].Name()
 			mine := func(exe, cwd string) bool { return exe == "shepherd" && filepath.Base(cwd) == run }
-			if !b.kill(p.PID, mine, 0) {
+			if !kill(p.PID, mine, 0) {
 				continue
 			}
 			b.note("killed the shepherd of %s", run)
@@ -415,7 +422,7 @@ func (b *boxes) killShepherd(t *testing.T) {
 
 // kill kills a process that is, after a while, still the one that is meant, by the last
 // part of its program and its working directory.
-func (b *boxes) kill(pid int, meant func(exe, cwd string) bool, after time.Duration) bool {
+func kill(pid int, meant func(exe, cwd string) bool, after time.Duration) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return false
@@ -453,7 +460,7 @@ func (b *boxes) clear(t *testing.T) {
 		}
 	}
 	if bad {
-		if out, err := b.command(0, "qmod", "-cj", "*"); err != nil && !b.gone(out) {
+		if out, err := b.command(0, "qmod", "-cj", "*"); err != nil && !gone(out) {
 			t.Errorf("qmod -cj: %v\n%s", err, out)
 		}
 	}
@@ -476,8 +483,8 @@ func (b *boxes) clear(t *testing.T) {
 }
 
 // gone reports whether a command failed since what it was to do has happened by itself.
-func (b *boxes) gone(out string) bool {
-	return strings.Contains(out, "does not exist") || strings.Contains(out, "not in error")
+func gone(out string) bool {
+	return strings.Contains(out, "does not exist") || strings.Contains(out, "invalid queue or job") || strings.Contains(out, "not in error")
 }
 
 func (b *boxes) delete(t *testing.T) {
@@ -494,7 +501,7 @@ func (b *boxes) delete(t *testing.T) {
 	boxes, _ := filepath.Glob(filepath.Join(b.base, dirBox, "execute", number+".*"))
 	out, err := b.command(0, "qdel", number)
 	b.note("deleted %s, which was in state %s: %s", number, victim.State, strings.TrimSpace(out))
-	if err != nil && !b.gone(out) {
+	if err != nil && !gone(out) {
 		t.Errorf("qdel: %v\n%s", err, out)
 	}
 	for _, j := range b.jobs {
@@ -576,7 +583,7 @@ func (b *boxes) check(t *testing.T) {
 func (b *boxes) judge(t *testing.T, j *boxed, lines []accounting.Record, ran int) (how, wrong string) {
 	t.Helper()
 	said := b.lines(t, "marks/"+j.number)
-	arrived, err := b.arrived(j)
+	arrived, err := arrived(filepath.Join(b.base, j.place), j.number)
 	if err != nil {
 		return "", err.Error()
 	}
@@ -623,10 +630,9 @@ func (b *boxes) judge(t *testing.T, j *boxed, lines []accounting.Record, ran int
 	return fmt.Sprint("failed ", r.Failed), ""
 }
 
-// arrived lists the output of a job as it does itself.
-func (b *boxes) arrived(j *boxed) (list []string, err error) {
-	place := filepath.Join(b.base, j.place)
-	for _, top := range []string{"r." + j.number, "t." + j.number} {
+// arrived lists the output of a job in a directory as the job does itself.
+func arrived(place, id string) (list []string, err error) {
+	for _, top := range []string{"r." + id, "t." + id} {
 		err = cmp.Or(err, filepath.WalkDir(filepath.Join(place, top), func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case errors.Is(err, fs.ErrNotExist):

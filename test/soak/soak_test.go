@@ -1,6 +1,7 @@
 // Package soak holds the long runs: thousands of jobs while execd is killed
 // again and again, hundreds of sessions while whatever they need is, output of sandboxes whose way is
-// disturbed, jobs on hosts that lose execd, network or trust, and users who want execd for themselves. `make soak`
+// disturbed, jobs on hosts that lose execd, network or trust, also while their files travel, and
+// users who want execd for themselves. `make soak`
 // runs it at full size; without -scale it is a two-hundredth, so that every
 // `go test ./...` has it. Nobody imports it.
 package soak
@@ -25,7 +26,7 @@ import (
 )
 
 var (
-	scale = flag.Float64("scale", 0.005, "size: 1 means 1,000 single jobs, 10,000 tasks, 20 kills, 200 sessions, 300 jobs with sandboxes and 200 acts against them, 1 GB through an interactive job, 2,000 tasks on four hosts, 200 acts against hosts, and 21,000 connections of hostile users")
+	scale = flag.Float64("scale", 0.005, "size: 1 means 1,000 single jobs, 10,000 tasks, 20 kills, 200 sessions, 300 jobs with sandboxes and 200 acts against them, 1 GB through an interactive job, 2,000 tasks on four hosts, 200 acts against hosts, as many while files travel between them, and 21,000 connections of hostile users")
 	seed  = flag.Uint64("seed", 0, "of the moments at which something is killed; 0 takes one from the clock")
 )
 
