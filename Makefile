@@ -250,10 +250,11 @@ soak:
 	$(GOTEST) -count=1 -timeout 60m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 90m -v -run '^TestPowerCuts$$' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 
-# bench runs beside a real Grid Engine and OpenSSH, which it installs. Root only.
+# bench runs beside a real Grid Engine and OpenSSH, which it installs, and draws when jobs ran
+# with and without output that travels beside them. Root only.
 bench: build
 	test/need sshd=openssh-server ssh=openssh-client rsync=rsync setpriv=util-linux ip=iproute2
-	$(GO) run ./test/bench -bin $(BIN) $(BENCHFLAGS)
+	$(GO) run ./test/bench -bin $(BIN) -svg test/bench/makespan.svg $(BENCHFLAGS)
 
 # vuln is not in check, since its database is not reachable from every network.
 vuln:
