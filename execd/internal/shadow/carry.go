@@ -213,7 +213,7 @@ func (s *Shadows) tell(ctx context.Context, r *run, what string, do func(ctx con
 		switch e, refused := errors.AsType[*api.Error](err); {
 		case err == nil:
 			return true
-		case refused && e.Code != api.CodeInternal && e.Code != api.CodeTryAgain && e.Code != api.CodeAway && e.Refusal != api.RefusedTryAgain:
+		case refused && e.Code != api.CodeInternal && e.Code != api.CodeTryAgain && e.Code != api.CodeAway && e.Code != api.CodeDenied && e.Refusal != api.RefusedTryAgain:
 			s.warnf("%v: %s does not take that %s: %v", r, r.host, what, err)
 			return true
 		}

@@ -34,6 +34,7 @@ type box struct {
 	discarded string
 	stuck     string
 	lost      bool
+	denied    bool // its home may ask for nothing
 }
 
 // stage answers what is asked about files. n.mu is held.
@@ -57,6 +58,9 @@ func (n *node) stage(verb string, body []byte) (any, error) {
 		b, err := of(r.Sandbox, r.Key)
 		if err != nil {
 			return struct{}{}, nil
+		}
+		if b.denied {
+			return nil, api.Errorf(api.CodeDenied, "denied: it has not the role submit")
 		}
 		if again := b.done != "" || b.discarded != ""; !again {
 			end := *b.end
@@ -472,6 +476,26 @@ func TestCarryLost(t *testing.T) {
 		})
 		if l := h.lines(); len(l) != 3 || l[2].Failed != 112 || !strings.Contains(l[2].Reason, "its output is lost") || len(h.node.begun) != 4 {
 			t.Errorf("%+v, %d runs", l, len(h.node.begun))
+		}
+	})
+}
+
+// A host that does not let this one ask for a while is told that output has arrived when it does.
+func TestCarryDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t, 1)
+		defer func() { h.stop() }()
+		h.submit(sandboxed(1))
+		h.endAll(0)
+		b := h.boxed()[0]
+		h.change(func(*node) { b.denied = true })
+		h.send(b)
+		time.Sleep(time.Minute)
+		h.change(func(*node) { b.denied = false })
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if l := h.lines(); len(l) != 1 || l[0].Failed != 0 || b.done == "" {
+			t.Errorf("%+v, done %q", l, b.done)
 		}
 	})
 }
