@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+
+	"paddock/test/harness"
 )
 
 // TestUsage has jobs that hold 200 MB until that was seen and write a file, which
@@ -15,16 +17,7 @@ func TestUsage(t *testing.T) {
 	eachTier(t, "slots 2\n", func(t *testing.T, f *field, kind string) {
 		f.plan("")
 		// A file in memory would be held, too: TMPDIR may be there.
-		disk, err := os.MkdirTemp("/var/tmp", "paddock-e2e-usage") //nolint:usetesting // as said
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := os.RemoveAll(disk); err != nil {
-				t.Error(err)
-			}
-		})
-		f.script("holds", `head -c 100000000 /dev/zero >`+disk+`/file.$JOB_ID
+		f.script("holds", `head -c 100000000 /dev/zero >`+harness.Disk(t)+`/file.$JOB_ID
 exec perl -e '$x = "a"; $x x= 200_000_000; 1 while $i++ < 20_000_000; select undef, undef, undef, 0.02 until -e "PUB/seen"'
 `)
 		holds := filepath.Join(f.pub, "holds")

@@ -152,6 +152,25 @@ func Memory(t testing.TB) string {
 	return dir
 }
 
+// Disk returns a new directory on a disk, if the host has its /var/tmp there, for a test that
+// is about one: temporary files may lie in memory. Other users may pass through to it.
+func Disk(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "paddock-test-") //nolint:usetesting // as said
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // WriteExecutable is [props.WriteExecutable].
 func WriteExecutable(name, text string) error { return props.WriteExecutable(name, text) }
 

@@ -84,7 +84,8 @@ type Orders struct {
 	// user's, instead of in the sandbox: so that it is renamed to where it belongs.
 	Beside string `json:"beside,omitempty"`
 	// Flush has what is in the sandbox written to the disk, and nothing copied. A sync is
-	// still needed after it, and is a short one.
+	// still needed after it, and is a short one. While another worker is in the sandbox it
+	// does nothing.
 	Flush bool `json:"flush,omitempty"`
 }
 

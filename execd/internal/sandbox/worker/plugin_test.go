@@ -228,7 +228,7 @@ func TestAsk(t *testing.T) {
 func (r *rig) hangs(o *order.Orders) {
 	r.Helper()
 	o.ID, o.Base = r.id, r.home
-	lock, err := take(r.Context(), filepath.Join(r.dir, order.FileLock))
+	lock, err := take(r.Context(), filepath.Join(r.dir, order.FileLock), false)
 	r.must(err)
 	defer lock.Close()
 	p, err := r.start(r.owner, r.dir, lock, nil, o, nil)

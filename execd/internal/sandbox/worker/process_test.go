@@ -141,7 +141,7 @@ func TestOutlives(t *testing.T) {
 			o := send(order.Send{Select: order.All})
 			o.ID, o.Base = r.id, r.home
 			// An execd that is killed has no chance to end its worker: this one is forgotten.
-			lock, err := take(t.Context(), filepath.Join(r.dir, order.FileLock))
+			lock, err := take(t.Context(), filepath.Join(r.dir, order.FileLock), false)
 			r.must(err)
 			old, err := r.start(r.owner, r.dir, lock, nil, o, nil)
 			r.must(err)
@@ -248,7 +248,7 @@ func TestDiscard(t *testing.T) {
 // What has no place on the disk yet has one after a flush, whatever else is in the
 // sandbox, of which nothing is changed.
 func TestFlush(t *testing.T) {
-	r := newRig(t)
+	r := newRigIn(t, harness.Disk(t))
 	r.put(r.files(), "d/pipe|", "d/link>/etc/passwd", "d/closed", "d/up>..")
 	large, hole := filepath.Join(r.files(), "d/large"), filepath.Join(r.files(), "d/hole")
 	r.must(os.WriteFile(large, make([]byte, 9<<20), 0o600))
@@ -279,6 +279,14 @@ func TestFlush(t *testing.T) {
 	}
 	if placed() {
 		t.Skip("the file system has given the file its place at once")
+	}
+	// A sync does what a flush would, which does not wait for who is in the sandbox.
+	lock, err := take(t.Context(), filepath.Join(r.dir, order.FileLock), true)
+	r.must(err)
+	r.ok(&order.Orders{Flush: true})
+	r.must(lock.Close())
+	if placed() {
+		t.Error("the file was written while somebody was in the sandbox")
 	}
 	r.ok(&order.Orders{Flush: true})
 	if !placed() {

@@ -76,8 +76,8 @@ func (r *Runner) Copy(ctx context.Context, owner *user.User, dir string, o *orde
 	if err := o.Check(); err != nil {
 		return order.Result{}, &exit.Permanent{Errno: int(unix.EINVAL), Err: err}
 	}
-	lock, err := take(ctx, filepath.Join(dir, order.FileLock))
-	if err != nil {
+	lock, err := take(ctx, filepath.Join(dir, order.FileLock), o.Flush)
+	if lock == nil {
 		return order.Result{}, err
 	}
 	defer lock.Close()
@@ -142,8 +142,9 @@ func (r *Runner) Ask(ctx context.Context, as *user.User, path string) (order.Met
 }
 
 // take takes the lock of a sandbox. While another worker has it, of an execd before this
-// one perhaps, it waits; the end of ctx ends that worker.
-func take(ctx context.Context, path string) (*os.File, error) {
+// one perhaps, it waits; the end of ctx ends that worker. With unless it does neither, and
+// returns nil.
+func take(ctx context.Context, path string, unless bool) (*os.File, error) {
 	// Only root can reach it, and nobody else has made it. Who is given it cannot write to it.
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -156,6 +157,9 @@ func take(ctx context.Context, path string) (*os.File, error) {
 	if !errors.Is(err, unix.EWOULDBLOCK) {
 		f.Close()
 		return nil, fmt.Errorf("cannot lock %q: %w", path, err)
+	}
+	if unless {
+		return nil, f.Close()
 	}
 	taken := make(chan ending, 1)
 	go func() {
