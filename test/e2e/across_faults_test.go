@@ -72,7 +72,7 @@ func came(t *testing.T, h *harness.Host) int {
 // its execd is started anew, of which the other host hears nothing. The transfer goes on, with a
 // block at most that travels again, and the job is not run again.
 func TestAcrossLink(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a, n := newApart(t, "", slowly) // who sends is slow, so that nothing waits in the network
 	login := n.Hosts[0]
 	link := func(up bool) {
@@ -136,7 +136,7 @@ func killWorkers(t *testing.T, dir string) (killed bool) {
 // direction: HTCondor runs the job again when its supervisor dies then, and ours is not run
 // again. What was cut off goes on.
 func TestAcrossWorkers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAcross(t, slowly, "")
 	a.mine("in", strings.Repeat("x", 20_000_000))
 	for _, at := range []*desk{a.node, a.login} {
@@ -179,7 +179,7 @@ func (a *elsewhere) waits() {
 // both execds are killed meanwhile. Nothing is run again: in HTCondor the supervisor that waits is
 // all that knows of the output, and its death has the job run again.
 func TestAcrossEndUnheard(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAcross(t, "", "")
 	w := newCable(a)
 	job := a.submit(fmt.Sprintf("%s; touch %[2]s/u/up; until test -e %[2]s/u/go; do sleep 0.05; done", a.large("one"), a.login.dir), "-sandbox", "y", "-o", a.login.dir+"/u/said")
@@ -245,7 +245,7 @@ func TestAcrossLeaseEndsUnheard(t *testing.T) {
 // REQ-XFER-74: a destination that goes while output comes has it wait until somebody has looked, and
 // then all of it comes.
 func TestAcrossGone(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAcross(t, slowly, "")
 	a.mine("there/.keep", "")
 	job := a.submit(a.large("big"), "-sandbox", "y", "-stageout_to", a.login.dir+"/u/there")
@@ -271,7 +271,7 @@ func TestAcrossGone(t *testing.T) {
 // REQ-XFER-75: a disk that is full where a job is to run is told as what it is: of input that has no
 // room there by why the job is not there, and of what it writes by itself, whose output comes.
 func TestAcrossFullThere(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil {
 		t.Skip("only root makes a file system that is soon full")
 	}
@@ -306,7 +306,7 @@ func TestAcrossFullThere(t *testing.T) {
 // REQ-XFER-7: a slot that is held until output has gone is held also while the submit host is
 // started anew, and is not given back.
 func TestAcrossHeld(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAcross(t, slowly, "ASYNC_STAGEOUT = false\n")
 	a.node.run("qconf", "-mattr", "queue", "slots", "1", "all.q")
 	job := a.submit(a.large("big$SGE_TASK_ID"), "-sandbox", "y", "-t", "1-2")
@@ -333,7 +333,7 @@ func TestAcrossHeld(t *testing.T) {
 // REQ-XFER-6: what a job has brought by a URL is brought where a plugin takes that, and output goes
 // to a URL from the submit host.
 func TestAcrossURLs(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	plugins := place(t, "plugins")
 	const plugin = `#!/bin/sh
 if test "$1" = -classad; then
@@ -399,7 +399,7 @@ done >"$4"
 // What travels is shown on both hosts, with how fast it does and for how long still, and what lies
 // where by qhost of either.
 func TestAcrossShown(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const slow = "TRANSFER_BANDWIDTH = 200000\n"
 	a := newAcross(t, slow, "")
 	a.mine("in", strings.Repeat("x", 20_000_000))

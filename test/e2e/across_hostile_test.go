@@ -181,7 +181,7 @@ func said(f *forgery) func(http.ResponseWriter) {
 // and no more than may come. What it does has the output wait for somebody to look; it comes when
 // the host is as it should be.
 func TestAcrossHostile(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAcross(t, "TRANSFER_PATIENCE = 0\nMAX_TRANSFER_OUTPUT_MB = 8\nMAX_TRANSFER_ITEMS = 100\n", "")
 	im := newImpostor(a)
 	u := a.login.dir + "/u/"
@@ -258,7 +258,7 @@ func TestAcrossHostile(t *testing.T) {
 // What a host sends to the home directory of a user has no file that his programs would read
 // unasked, and no link that leads out.
 func TestAcrossHostileHome(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil {
 		t.Skip("the home directory of who runs this test is not the test's")
 	}
@@ -303,7 +303,7 @@ func most(t *testing.T, pid int) int {
 // The memory of the submit host does not grow with what another host sends, however much that is:
 // neither that of execd, nor that of who writes it to the disk.
 func TestAcrossHostileMemory(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAcross(t, "TRANSFER_PATIENCE = 0\n", "")
 	im := newImpostor(a)
 	peak := 0 // of workers, as the impostor sees it before it has ended

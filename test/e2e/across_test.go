@@ -79,7 +79,7 @@ func (a *elsewhere) left() {
 // REQ-XFER-5, REQ-XFER-6, REQ-XFER-27: what a job needs travels to its host, and what it
 // leaves comes back, with what it has written to its standard streams.
 func TestAcross(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAcross(t, "", "")
 	a.mine("in/a", "1\n")
 	a.mine("in/deep/b", "2\n")
@@ -191,7 +191,7 @@ func TestAcrossRestarts(t *testing.T) {
 // What cannot be taken at its destination waits until somebody has looked, and what is not
 // wanted any more is removed on both hosts.
 func TestAcrossStuck(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAcross(t, slowly, "")
 	job := a.submit("echo 1 >x", "-sandbox", "y", "-stageout_to", a.login.dir+"/u/later")
 	line := a.shown(job, "Eto")
@@ -351,7 +351,7 @@ func (w *cable) awaitCut() {
 // A transfer in either direction that the network cuts goes on when that is back, and a block
 // at most is sent twice.
 func TestAcrossCut(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAcross(t, "", "")
 	w := newCable(a)
 	a.mine("in", strings.Repeat("x", 30_000_000))
@@ -382,7 +382,7 @@ func TestAcrossCut(t *testing.T) {
 // run again, if it may be, and the reason names the lease.
 func TestAcrossLost(t *testing.T) {
 	t.Parallel()
-	a := newAcross(t, slowly, "ALIVE_INTERVAL = 5\nMAX_CLAIM_ALIVES_MISSED = 2\n")
+	a := newAcross(t, "TRANSFER_BANDWIDTH = 3000000\n", "ALIVE_INTERVAL = 5\nMAX_CLAIM_ALIVES_MISSED = 2\n")
 	job := a.submit(a.large("big"), "-sandbox", "y", "-r", "y")
 	once := a.submit(a.large("once"), "-sandbox", "y", "-r", "n")
 	a.moving(job, true, 1_000_000)
@@ -408,7 +408,7 @@ func TestAcrossLost(t *testing.T) {
 // REQ-XFER-45: what a job has done that had to leave its slot comes home, and its next run goes on
 // with it, on another host or at home. What it has written to standard output is there at once.
 func TestAcrossEvict(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAcross(t, "", "")
 	a.mine("data", "begin\n")
 	u := a.login.dir + "/u/"
@@ -441,7 +441,7 @@ func TestAcrossEvict(t *testing.T) {
 
 // What is not wanted of the end of a job does not land, but for what it has said.
 func TestAcrossWanted(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAcross(t, "", "")
 	u := a.login.dir + "/u/"
 	fails := a.submit("echo said; echo 1 >x1; exit 3", "-sandbox", "y", "-when_out", "success", "-o", u+"o1")
@@ -478,7 +478,7 @@ func TestAcrossWanted(t *testing.T) {
 // REQ-XFER-35, REQ-XFER-46: the slot runs the next job while the output of the last is pulled; with
 // ASYNC_STAGEOUT = false, when it has arrived, and not before.
 func TestAcrossNext(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for async, knob := range map[bool]string{true: "", false: "ASYNC_STAGEOUT = false\n"} {
 		a := newAcross(t, slowly, knob)
 		a.node.run("qconf", "-mattr", "queue", "slots", "1", "all.q")
@@ -502,7 +502,7 @@ func TestAcrossNext(t *testing.T) {
 // REQ-XFER-75: a destination that is full has the output wait where it is, and its host is told;
 // when there is room, all of it comes.
 func TestAcrossFull(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil {
 		t.Skip("only root makes a file system that is soon full")
 	}

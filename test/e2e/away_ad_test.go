@@ -40,7 +40,7 @@ const adOf = `cat "$_CONDOR_JOB_AD" >tmp; echo >>tmp; mv tmp ad; `
 // REQ-FLOW-1, REQ-FLOW-2, REQ-FLOW-3: what waits is offered with the ad that it has then,
 // with references to slots as they stand, and what was said of an earlier one is no reason.
 func TestAwayOffer(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	// The node looks at the job as it waits, 2 at home, and as it is to be started, 1 there.
 	a := newAway(t, "STARTD_ATTRS = Colour\nColour = \"blue\"\nSTART = TARGET.Rack == 4 && TARGET.On == ifThenElse(TARGET.ClusterId == 2, strcat(\"$\", \"$\", \"(Colour)\"), \"blue\")\n")
 	a.as("qdel", strconv.Itoa(a.submit("true", "-h")))
@@ -65,7 +65,7 @@ func TestAwayOffer(t *testing.T) {
 // job starts is the whole of it, expanded. Where it was submitted the job is as it was, with what its
 // references have become beside it, also for the next execd.
 func TestAwayExpand(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAway(t, "STARTD_ATTRS = Colour\nColour = \"blue\"\n")
 	job := a.submit(adOf+`echo $0 >args; until [ -e go ]; do sleep 0.05; done; : $$(Colour) $$(Shape:round)`,
 		"-attr", `On="$$(Colour) $$([Rack * 2])"`, "-attr", "Rack=3")
@@ -148,7 +148,7 @@ func (a *elsewhere) slotHas(lines ...string) {
 // was submitted first, as a whole or not at all; the copy of its ad on the host where it runs
 // follows, also when either execd was away, and the policies there see it.
 func TestAwayAlter(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAway(t, "STARTD_ATTRS = Colour\nColour = \"blue\"\nSTARTD_JOB_ATTRS = On Rack Site\nPREEMPT = TARGET.Bad ?: false\nWANT_HOLD = true\nWANT_HOLD_REASON = \"bad\"\n")
 	job := a.submit("echo on >>ran; exec sleep 1000", "-r", "y", "-attr", `On="$$(Colour)"`, "-attr", "Rack=3")
 	number := strconv.Itoa(job)

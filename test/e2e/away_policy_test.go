@@ -24,7 +24,7 @@ func (a *elsewhere) comes(what string, so func() (bool, error)) {
 // REQ-FLOW-6: the host where a job was submitted looks at its policy, and the one where it runs
 // does not.
 func TestAwayPolicy(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAwayFrom(t, "PERIODIC_EXPR_INTERVAL = 1\n", often)
 	detail := func(job int, text string) {
 		t.Helper()

@@ -136,7 +136,7 @@ func (a *elsewhere) lines(name string, n int) {
 // A job that finds no slot at home runs on another host as its user, with the numbers that
 // home gave it, and all that home says of it is as if it had run there.
 func TestAway(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAway(t, "")
 	job := a.submit(`echo $JOB_ID $SGE_TASK_ID $(id -u) >ran; until [ -e go ]; do sleep 0.05; done; exit 7`)
 	uid := os.Getuid()
@@ -187,7 +187,7 @@ func (a *elsewhere) holder1() string {
 
 // Slots at home are taken first, and what finds none there runs elsewhere; each task once.
 func TestAwaySpread(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAway(t, "")
 	a.login.run("qmod", "-e", "all.q")
 	job := a.submit(`echo $SGE_TASK_ID >>tasks; until [ -e go ]; do sleep 0.05; done`, "-t", "1-12")
@@ -228,7 +228,7 @@ func hostname(t *testing.T) string {
 //
 // A run goes on whatever execd is killed, and ends once.
 func TestAwayRestarts(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAway(t, "")
 	for i, kill := range []func(){
 		func() { a.login.Daemon.Kill(); a.login.begin() },
@@ -264,7 +264,7 @@ func TestAwayRestarts(t *testing.T) {
 
 // qmod -rj has a run elsewhere begin anew, qdel ends it; with -f it does not wait for a host that is silent.
 func TestAwayDelete(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAway(t, "")
 	job := a.submit("echo on >ran; exec sleep 1000")
 	a.wrote("ran")
@@ -344,7 +344,7 @@ func TestAwayLost(t *testing.T) {
 // qstat -j says of each host why a job that waits is not there: it is full, is drained, refuses it,
 // does not share its files, or has gone.
 func TestAwayWhyNot(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAway(t, "")
 	full := []int{a.submit("exec sleep 1000"), a.submit("exec sleep 1000", "-q", "all.q")}
 	for _, job := range full {
@@ -389,7 +389,7 @@ func TestAwayWhyNot(t *testing.T) {
 // Jobs of several users run on another host, each as its owner, under claims of his own; whom
 // the host does not want stays.
 func TestAwayUsers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil {
 		t.Skip("jobs of several users need root")
 	}
@@ -424,7 +424,7 @@ func TestAwayUsers(t *testing.T) {
 
 // Whenever either execd is killed, each task runs once and has one accounting line.
 func TestAwayKilled(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a := newAway(t, "")
 	const tasks = 60
 	job := a.submit(`echo $SGE_TASK_ID >>tasks; sleep 0.2; exit 4`, "-t", fmt.Sprintf("1-%d", tasks), "-r", "n")

@@ -170,7 +170,7 @@ func needsUser(t *testing.T) {
 // runs, what it leaves is pulled when it is over, with what it has said, and the claim is
 // idle meanwhile. What was pushed and has not changed does not come back.
 func TestCarry(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	needsUser(t)
 	s := newPool(t, knobsOf{}).newShadow()
 	in, out := t.TempDir(), t.TempDir()
@@ -274,7 +274,7 @@ func (s *shadow) ran() {
 // where the job runs, in whichever phase, the transfer goes on at the last block and the job
 // is not run again.
 func TestCarryResumes(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	needsUser(t)
 	s := newPool(t, knobsOf{}).newShadow()
 	in, out := t.TempDir(), t.TempDir()
@@ -368,7 +368,7 @@ func (s *shadow) over(c *api.Claim, command string, change func(*api.ActivateReq
 // pulled a claim takes no other job, whatever the submit host asks, and is kept; when one is
 // pulled it does. What is stuck at the submit host does not count.
 func TestCarryCap(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	needsUser(t)
 	s := newPool(t, knobsOf{}).newShadow()
 	c := s.claim()
@@ -558,7 +558,7 @@ func TestCarryLeases(t *testing.T) {
 // A host has its own sandboxes, by their keys, and nobody else has any. What a host says of a
 // tree does not lead out of the sandbox, and is no more than may be.
 func TestCarryHostile(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	needsUser(t)
 	p := newPool(t, knobsOf{login: "CLAIM_USERS = *\n", node: "CLAIM_USERS = *\nMAX_TRANSFER_INPUT_MB = 1\n"})
 	s := p.newShadow()
@@ -671,7 +671,7 @@ func (s *shadow) pullIf(r *api.ActivateRequest, dir string) (root string, n int6
 // next run, which is pushed behind its input. Of one whose output is not wanted, what it has
 // said is pulled alone.
 func TestCarrySpool(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	needsUser(t)
 	s := newPool(t, knobsOf{}).newShadow()
 	in, spool, out := t.TempDir(), t.TempDir(), t.TempDir()
@@ -745,7 +745,7 @@ func TestCarrySpool(t *testing.T) {
 // before the claim may be activated again. An administrator of the host where a job has run
 // deletes it there: its output is given up, and the submit host is told.
 func TestCarryHeld(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	needsUser(t)
 	s := newPool(t, knobsOf{node: "ASYNC_STAGEOUT = false\n"}).newShadow()
 	c := s.claim()

@@ -51,7 +51,7 @@ func (h *holder) travels(c *api.Claim) (number int, let func()) {
 // the time being, and is served when some has arrived. The claim may be released meanwhile:
 // all output arrives, and no sandbox is left.
 func TestClaimWhileOutputTravels(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	h := newHolder(t, "")
 	c := h.claim(api.ClaimRequest{Slot: "2"})
 	first, letFirst := h.travels(c)

@@ -116,7 +116,7 @@ func (h *holder) submit(command string) int {
 // CLAIM-REQUEST, CLAIM-ACTIVATE, CLAIM-DEACTIVATE, CLAIM-CHECK, CLAIM-RELEASE: job
 // after job under one claim, beside those of the queue, which has the other slot.
 func TestClaimRunsJobs(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	h := newHolder(t, "")
 	c := h.claim(api.ClaimRequest{Slot: "2"})
 	if c.Reply.Slot != "2" || c.Reply.Lease != 1800 || strings.Contains(fmt.Sprintf("%v %+v", c.Reply.ID, c.Reply), string(c.Reply.ID)) {
@@ -222,7 +222,7 @@ func (h *holder) command(name string, args ...string) (string, error) {
 // CLAIM-LEASE, CLAIM-ID: a claim and what runs under it survive the death of execd,
 // and the program goes on with the id that it has.
 func TestClaimSurvivesExecd(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	h := newHolder(t, "")
 	idle, c := h.claim(api.ClaimRequest{}), h.claim(api.ClaimRequest{})
 	job := h.start(c, "touch up; while test ! -e go; do sleep 0.1; done; touch done")
@@ -265,7 +265,7 @@ func TestClaimSurvivesExecd(t *testing.T) {
 // the slot of a job of the queue, which runs again when the slot is free; and
 // administrators take slots from everybody.
 func TestClaimPreempts(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	h := newHolder(t, "")
 	job := h.submit("touch up1$(ls | grep -c ^up); exec sleep 1000")
 	h.file("up10")
@@ -314,7 +314,7 @@ func TestClaimPreempts(t *testing.T) {
 // POLICY-START, POLICY-SUSPEND, POLICY-CONTINUE, POLICY-PREEMPT: policies govern the
 // jobs of the queue too, and qstat -j names the expression that refuses one.
 func TestPolicyOfSlots(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	h := newHolder(t, "START = TARGET.JobBatchName =!= \"held\" || SlotID == 2\n")
 	first, second := h.submit("touch up; while test ! -e go; do sleep 0.1; done"), h.submit("true")
 	h.file("up")
@@ -359,7 +359,7 @@ func TestPolicyOfSlots(t *testing.T) {
 // he has more carved, until he gives it back; and he may give up what he has for
 // something larger.
 func TestClaimLeftOvers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	h := newHolder(t, "PARTITIONABLE_QUEUES = all.q\n")
 	one := "RequestCpus = 1\nRequestMemory = 64\nRequestDisk = 1\n"
 	first := h.claim(api.ClaimRequest{Slot: "1", Ad: one, LeftOvers: true, Lease: 1200})

@@ -65,7 +65,7 @@ end >$ANSWERS
 
 // TestCompletion has shells complete command lines as they would at their end.
 func TestCompletion(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	files, err := filepath.Abs("../../packaging/completions")
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func TestCorruptSpool(t *testing.T) {
 	}
 	for i, name := range files {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			dir := filepath.Join(base, strconv.Itoa(i), "pd")
 			copyTree(t, model, dir)
 			replace(t, filepath.Join(dir, name), "\x00\xff garbage = {[\n\n= \x7f\n")
@@ -238,7 +238,7 @@ func copyTree(t *testing.T, from, to string) {
 // TestCommandsWithoutDaemon holds every client command to a clear word and a
 // status when nobody listens.
 func TestCommandsWithoutDaemon(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	dir := place(t, "nobody")
 	for _, args := range [][]string{{"qsub", "-b", "y", "true"}, {"qstat"}, {"qdel", "1"}} {
 		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)

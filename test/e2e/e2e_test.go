@@ -45,11 +45,9 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The tests wait most of the time.
-	if runtime.GOMAXPROCS(0) < 8 {
-		if err := flag.Set("test.parallel", "8"); err != nil {
-			panic(err)
-		}
+	// How many run at once is decided by parallel.
+	if err := flag.Set("test.parallel", "1000"); err != nil {
+		panic(err)
 	}
 	code, err := run(m)
 	if err != nil {
@@ -57,6 +55,19 @@ func TestMain(m *testing.M) {
 		code = max(code, 1)
 	}
 	os.Exit(code)
+}
+
+// turns are had by the tests that use the processors, beside the scripts.
+var turns = make(chan struct{}, max(6, runtime.GOMAXPROCS(0)))
+
+// parallel has a test run beside others when it is its turn. A test that hardly does anything
+// but wait for a long time, for the end of a lease perhaps, has no turn, so that it begins with
+// the first; and one whose subtests have turns has none.
+func parallel(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	turns <- struct{}{}
+	t.Cleanup(func() { <-turns })
 }
 
 // place makes a new directory below work, for one run of one test: with -count

@@ -394,7 +394,7 @@ func TestShepherdKilled(t *testing.T) {
 	}
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			f := newField(t, mode.root, mode.queue)
 			f.restart = mode.restart
 			for _, c := range []struct {
@@ -510,7 +510,7 @@ func (f *field) killIn(hang string, pids int, ran string, lines []string, again 
 // TestNoShepherd has a shepherd that dies before it has written anything: once
 // for a job of either kind.
 func TestNoShepherd(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	f := makeField(t, false, procedures)
 	own := filepath.Join(f.dir, "bin")
 	if err := os.Mkdir(own, 0o755); err != nil {
@@ -603,7 +603,7 @@ func TestDirectoryRemoved(t *testing.T) {
 			continue
 		}
 		t.Run(fmt.Sprintf("root %v", root), func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			f := newField(t, root, procedures)
 			for _, c := range []struct {
 				name, hang string
@@ -710,7 +710,7 @@ func TestDiskFull(t *testing.T) {
 		{hang: "epilog gate", ran: "prolog 0; job 0; epilog 0", lines: []string{"0 3"}},
 	} {
 		t.Run(c.hang, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			f := makeField(t, true, procedures)
 			etc := filepath.Join(f.dir, "etc")
 			kept := filepath.Join(f.pub, "etc")

@@ -117,7 +117,7 @@ func (s *service) end(id string) string {
 //
 // REQ-HOOK-4: execd listens to nothing, and the service connects to nobody.
 func TestFetchHTTP(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	d, s, _ := startHTTP(t, "-dev")
 	for _, id := range []string{"one", "two"} {
 		s.add("Cmd = \"/bin/sh\"\nArguments = \"-c 'exit 4'\"\nGlobalJobId = \"" + id + "\"\n")
@@ -148,7 +148,7 @@ func TestFetchHTTP(t *testing.T) {
 // REQ-HOOK-103: the exit hook has what the job's user can read, the others what the
 // account can.
 func TestRootFetchHTTP(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil {
 		t.Skip("running fetched work as somebody else needs root")
 	}
@@ -258,7 +258,7 @@ func (s *service) wait(t *testing.T, d *harness.Daemon, what string, ok func() b
 // TestDirectoryOwners: whose file it is runs it, so that a unit which others may
 // write, or that has a second name somewhere, is handed out to nobody.
 func TestDirectoryOwners(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make files of others")
 	}
@@ -307,7 +307,7 @@ func TestDirectoryOwners(t *testing.T) {
 // which give a unit up that is refused again and again. One that is about to be free
 // says that it is idle.
 func TestExamplesBusy(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, tt := range []struct {
 		name  string
 		setup [][]string

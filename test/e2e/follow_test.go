@@ -162,7 +162,7 @@ const quick = "STARTER_INITIAL_UPDATE_INTERVAL = 1\nSTARTER_UPDATE_INTERVAL = 1\
 // becomes of a job is told by the clock of UPDATE_JOB_INFO, when it is suspended and at
 // its end, and the job sees the numbers of the submit host alone.
 func TestFollow(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil && os.Geteuid() == 0 {
 		t.Skip("work of other hosts never runs as root")
 	}
@@ -272,7 +272,7 @@ func (s *shadow) settled(number int) {
 // An activation that is repeated, since the answer was lost or several times at once, gives
 // the same job, also after kill -9 of execd; one that was given up starts none, ever.
 func TestActivateTwice(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil && os.Geteuid() == 0 {
 		t.Skip("work of other hosts never runs as root")
 	}
@@ -408,7 +408,7 @@ func TestEndIsKept(t *testing.T) {
 // Who hears that a job is over may activate the claim again: that is so while its output is on
 // its way, unless the slot is kept until it has arrived.
 func TestFollowOutput(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil && os.Geteuid() == 0 {
 		t.Skip("work of other hosts never runs as root")
 	}
@@ -443,7 +443,7 @@ func TestFollowOutput(t *testing.T) {
 // A user follows what he has activated, without the numbers of another job, which his execd
 // does not pass on. Nobody sees, acknowledges or fences another's.
 func TestFollowHostile(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil && os.Geteuid() == 0 {
 		t.Skip("work of other hosts never runs as root")
 	}

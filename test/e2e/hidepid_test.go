@@ -29,7 +29,7 @@ func TestHidepid(t *testing.T) {
 		"user without groups": slices.Concat(tiers["none"], hidden, user),
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			f := makeField(t, name[:4] == "root", "rerun FALSE\nprolog PUB/prolog\nslots 2\n")
 			hook := filepath.Join(filepath.Dir(f.dir), "hook")
 			// It leaves a daemon, which is to be found and ended.

@@ -49,7 +49,7 @@ func intOf(e *classad.Env, name string) int64 {
 // REQ-FLOW-32: the other host has the run in its own history, with what it knew.
 // REQ-FLOW-107: with how it has ended there.
 func TestAwayHistory(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	home, there := filepath.Join(t.TempDir(), "history"), filepath.Join(t.TempDir(), "startd_history")
 	a := newAway(t, "STARTD_HISTORY = "+there+"\nHISTORY = "+there+".none\nSTARTD_ATTRS =\n")
 	if err := os.WriteFile(a.login.dir+"/etc/hooks.conf", []byte(shares+"HISTORY = "+home+"\n"), 0o644); err != nil {

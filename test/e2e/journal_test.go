@@ -19,7 +19,7 @@ import (
 // TestJournalRights has work of another user's write its event log and its last ad,
 // and run its scripts: with his rights, and nobody else's.
 func TestJournalRights(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil {
 		t.Skip("writing as somebody else needs root")
 	}

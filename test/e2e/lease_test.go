@@ -104,7 +104,7 @@ func TestLeaseWithoutExecd(t *testing.T) {
 
 // The user of a job sees nothing of its lease, and cannot change it.
 func TestRootLeaseIsNotTheJobs(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil {
 		t.Skip("a job of another user needs root")
 	}

@@ -22,7 +22,7 @@ const (
 // TestOneUserExhaustsNobody has users do what they can to keep another one from execd.
 // While each attack stands the other user submits, looks and deletes.
 func TestOneUserExhaustsNobody(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil {
 		t.Skip("needs root: it takes several users")
 	}

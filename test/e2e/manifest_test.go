@@ -34,7 +34,7 @@ func manifest(t *testing.T) []entry {
 // TestManifest installs into an empty directory and compares what is there
 // with the manifest: nothing more, nothing less, owners and modes included.
 func TestManifest(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	dest := place(t, "install")
 	// What make finds to be older than the tree it builds anew, with our umask: of the
 	// binaries that the other tests run it must not.
@@ -176,7 +176,7 @@ func onDisk(t *testing.T, path string) entry {
 // TestManifestSpool compares the directories that execd makes with the
 // manifest.
 func TestManifestSpool(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if os.Getuid() != 0 {
 		t.Skip("root mode needs root")
 	}

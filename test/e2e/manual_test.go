@@ -19,7 +19,7 @@ import (
 // TestManualSandbox types the sessions of sandbox(7) and compares what comes out with what
 // stands there.
 func TestManualSandbox(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	page, err := os.ReadFile(filepath.Join(harness.Root(), "man/man7/sandbox.7"))
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestManualSandbox(t *testing.T) {
 // TestManualPool types the session of paddock-pool(7) on two hosts, each with a network, a
 // name and an /etc of its own, where execd runs already.
 func TestManualPool(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	page, err := os.ReadFile(filepath.Join(harness.Root(), "man/man7/paddock-pool.7"))
 	if err != nil {
 		t.Fatal(err)

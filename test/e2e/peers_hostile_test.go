@@ -162,7 +162,7 @@ func read(t *testing.T, path string) string {
 // Who is no host of the pool, or not one that may submit, is refused at once, with a line
 // in the log that says why, and the hosts of the pool are answered all the same.
 func TestPeersHostile(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil && os.Geteuid() == 0 {
 		t.Skip("work of other hosts never runs as root")
 	}

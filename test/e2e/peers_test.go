@@ -134,7 +134,7 @@ func (p *pool) asUser(f func()) {
 // A program on one host claims a slot of another, runs jobs there as its user, renews,
 // suspends and gives it back, all by its own execd.
 func TestPeerClaims(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil && os.Geteuid() == 0 {
 		t.Skip("work of other hosts never runs as root")
 	}
@@ -244,7 +244,7 @@ func (p *pool) outlives() {
 // What changes in the files of a pool is in force at once, also for hosts that are
 // connected, and what an administrator should look at is told.
 func TestPeerChanges(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil && os.Geteuid() == 0 {
 		t.Skip("work of other hosts never runs as root")
 	}
@@ -328,7 +328,7 @@ func TestPeerChanges(t *testing.T) {
 // A key is not printed to a terminal, where others may see it and it stays; then no
 // certificate is made either.
 func TestPoolKeyOnTerminal(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	dir := place(t, "terminal")
 	p := &pool{}
 	p.pool(t, dir, "new", "login")

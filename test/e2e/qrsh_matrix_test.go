@@ -50,7 +50,7 @@ func someNoise(n int) []byte {
 // and an exit code of its own; then, a few at once, all the other codes, and every
 // signal.
 func TestQrshCodes(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	d := newDeskWith(t, 400, "-dev") // more than there are sessions, see plenty
 	noise := someNoise(200_000)
 	var all sync.WaitGroup
@@ -132,7 +132,7 @@ func (d *desk) modes(term *harness.Terminal) unix.Termios {
 // TestQrshEscape is qrsh under a shell: its help, how it is suspended by a key and
 // by a signal, and how it leaves a job, that another goes on with.
 func TestQrshEscape(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	d := newDesk(t)
 	term, n := d.shell()
 	before := d.modes(term)
@@ -186,7 +186,7 @@ func TestQrshEscape(t *testing.T) {
 
 // TestQrshGivesBack ends qrsh while it has the terminal.
 func TestQrshGivesBack(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	d := newDesk(t)
 	for _, tt := range []struct {
 		sig  syscall.Signal
@@ -217,7 +217,7 @@ func TestQrshGivesBack(t *testing.T) {
 
 // TestQrshModes has the job's terminal begin as the user's is.
 func TestQrshModes(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	d := newDesk(t)
 	cmd := d.command("qrsh")
 	cmd.Path = "/bin/sh"
@@ -241,7 +241,7 @@ func TestQrshModes(t *testing.T) {
 
 // TestQrshPaste types a megabyte of anything.
 func TestQrshPaste(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	d := newDesk(t)
 	noise := someNoise(1 << 20)
 	term := d.start(d.command("qrsh", "-pty", "y", "-escape", "none", "stty raw -echo; echo ready; head -c 1048576 | sha256sum"))
@@ -253,7 +253,7 @@ func TestQrshPaste(t *testing.T) {
 
 // TestQrshScreens has two programs that take the whole screen.
 func TestQrshScreens(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, name := range []string{"vi", "top"} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skipf("there is no %s", name)
@@ -296,7 +296,7 @@ func TestQrshScreens(t *testing.T) {
 // TestQrshWaits has jobs that wait for a slot: what is typed meanwhile is theirs,
 // and ^C deletes one. A job that is suspended says so.
 func TestQrshWaits(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	d := newDeskWith(t, 1, "-dev")
 	waiting := func() {
 		t.Helper()

@@ -335,7 +335,7 @@ func (s *stranger) refused(address string) error {
 // TestQrshStrangers has all kinds of others connect to a qrsh, which goes on,
 // keeps nothing of them and says who they were.
 func TestQrshStrangers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	d := newDesk(t)
 	cmd := exec.Command(filepath.Join(bin, "qrsh"), "-verbose", "cat")
 	cmd.Dir, cmd.Env = d.dir, plainEnv(d.dir)

@@ -152,7 +152,7 @@ func (f *follower) await(t *testing.T, want ...string) {
 
 // REQ-FLOW-39: a program that follows the log of the queue rebuilds it, without asking for it.
 func TestQueueLog(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	dir := place(t, "log")
 	f := &follower{path: t.TempDir() + "/job_queue.log"}
 	write(t, dir+"/etc/hooks.conf", "JOB_QUEUE_LOG = "+f.path+"\n", 0o644)

@@ -17,19 +17,19 @@ import (
 // TestReadme types the five minutes of the README and compares what comes out
 // with what stands there.
 func TestReadme(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	typeReadme(t, "## Five minutes")
 }
 
 // TestReadmeFirst types what the README has for readers who know no batch system.
 func TestReadmeFirst(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	typeReadme(t, "## The first ten minutes")
 }
 
 // TestReadmeHooks types what the README has of slots that fetch their work.
 func TestReadmeHooks(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	typeReadme(t, "## Slots, claims and hooks")
 }
 

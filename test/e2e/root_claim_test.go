@@ -126,7 +126,7 @@ func withSecret(id api.ClaimID) api.ClaimID {
 // or learns its secret, also not after the death of execd, which he and his job
 // survive.
 func TestRootClaimIsItsUsers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil {
 		t.Skip("claims of more than one user need root")
 	}
@@ -323,7 +323,7 @@ func gidOf(user string) int {
 // FETCH_OWNERS names him and he may have jobs at all; root never is anybody's Owner
 // but his own.
 func TestRootClaimOfManager(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if second == nil {
 		t.Skip("claims of more than one user need root")
 	}

@@ -72,7 +72,7 @@ func managed(t *testing.T, dir string, env []string, heard func(string) bool) (c
 // Who asks for signs of life gets them while the queue goes round, with the state for
 // systemctl status.
 func TestWatchdog(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	signs := 0
 	cmd, _ := managed(t, place(t, "watchdog"), []string{"WATCHDOG_USEC=100000"}, func(said string) bool {
 		if said == "WATCHDOG=1\nSTATUS=running=0 pending=0" {
@@ -96,7 +96,7 @@ func stopService(t *testing.T, cmd *exec.Cmd) {
 // Lines of standard error that the journal reads have a severity each, those too that
 // are written before there is a log or instead of it.
 func TestJournalPriorities(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	if _, err := os.Stat("/run/systemd/journal/socket"); err == nil {
 		t.Skip("there is a journal, which would get the lines with fields")
 	}

@@ -13,7 +13,7 @@ import (
 //
 // The job is large only after a while, and before the policy is there.
 func TestSlotUpdates(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	dir := place(t, "updates")
 	write(t, dir+"/etc/queues/all.q", "qname all.q\nslots 1\n", 0o644)
 	const pace = "STARTER_INITIAL_UPDATE_INTERVAL = 1\nSTARTER_UPDATE_INTERVAL = 1\nPOLLING_INTERVAL = 1\n"

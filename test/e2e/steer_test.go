@@ -97,7 +97,7 @@ func (a *elsewhere) runsIn(job int, queue string) {
 // -q and -l hostname choose among home and the other hosts; a job that may not leave and names
 // these alone is refused with the reason.
 func TestSteer(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a, _ := newSteered(t)
 	const stay = "exec sleep 1000"
 	jobs := []int{}
@@ -144,7 +144,7 @@ func TestSteer(t *testing.T) {
 // The runs of a user elsewhere count among those that he may have, and carve more out of a slot
 // that nobody else gets meanwhile; what he leaves is free at once.
 func TestSteerLimits(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a, big := newSteered(t)
 	write(t, a.login.dir+"/etc/sched_conf", "maxujobs 3\n", 0o644)
 	a.login.run("qconf", "-reload")
@@ -187,7 +187,7 @@ func TestSteerLimits(t *testing.T) {
 // qrsh runs its command on another host that it names, or when home is full, as the user, and
 // with the exit status of the command; it says what cannot be.
 func TestSteerQrsh(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	a, _ := newSteered(t)
 	command := func(args ...string) *exec.Cmd {
 		cmd := a.login.command("qrsh", args...)

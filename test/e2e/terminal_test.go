@@ -209,7 +209,7 @@ const (
 // TestQtop takes the terminal, shows jobs, follows keys and the size, and gives
 // the terminal back however it ends.
 func TestQtop(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	d := newDesk(t)
 	d.run("qsub", "-b", "y", "-N", "watched", "-o", "/dev/null", "-e", "/dev/null", "sleep", "600")
 	d.waitRunning(1)
@@ -244,7 +244,7 @@ func TestQtop(t *testing.T) {
 
 // TestQtopSignals ends and stops it from outside.
 func TestQtopSignals(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	d := newDesk(t)
 	for _, tt := range []struct {
 		name string
@@ -332,7 +332,7 @@ func state(pid int) string {
 // TestProgress shows how far an array is on one line of the terminal, which is
 // gone before anything else is printed, and only there.
 func TestProgress(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	d := newDesk(t)
 	for _, tt := range []struct {
 		name string
@@ -395,7 +395,7 @@ func TestProgress(t *testing.T) {
 // TestColours has colours around states on a terminal, and besides them the
 // bytes that others get.
 func TestColours(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	d := newDesk(t)
 	d.run("qsub", "-b", "y", "-o", "/dev/null", "-e", "/dev/null", "sleep", "600")
 	d.run("qsub", "-b", "y", "-h", "sleep", "600")
