@@ -163,19 +163,14 @@ func heal() error {
 		return err
 	}
 	for _, o := range [][2]string{ // what refers to others comes before them
-		{"-dq", "one.iop"},
-		{"-dq", "iopq.q"},
-		{"-dp", "pe.iop"},
-		{"-dp", "iopqpe"},
-		{"-dckpt", "iopqck"},
-		{"-dhgrp", "@iopq"},
-		{"-dprj", "iopqprj"},
-		{"-dprj", "iop1"},
-		{"-dprj", "iop2"},
-		{"-dprj", "iop3"},
-		{"-dul", "iopqu"},
+		{"-sql", "-dq"}, {"-spl", "-dp"}, {"-sckptl", "-dckpt"}, {"-shgrpl", "-dhgrp"}, {"-sprjl", "-dprj"}, {"-sul", "-dul"},
 	} {
-		_, _ = ge.Run("qconf", o[0], o[1]) // mostly there is none
+		list, _ := ge.Run("qconf", o[0]) // it fails when there is none
+		for name := range strings.FieldsSeq(list) {
+			if strings.Contains(name, "iop") || strings.HasPrefix(strings.TrimPrefix(name, "@"), "odd") { // a name that these tests give
+				_, _ = ge.Run("qconf", o[1], name)
+			}
+		}
 	}
 	for name, value := range map[string]string{
 		"shepherd_cmd": "none", "load_report_time": "00:00:40",
