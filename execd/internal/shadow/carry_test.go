@@ -531,12 +531,14 @@ func TestCarryRenewedSoon(t *testing.T) {
 		h.stop()
 		h.begin()
 		synctest.Wait()
-		before := len(h.node.log)
+		seen := 0
+		h.change(func(n *node) { seen = len(n.log) })
 		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if slices.Index(h.node.log[before:], api.VerbRenewAll) < 0 {
-			t.Error("it is not renewed")
-		}
+		h.change(func(n *node) {
+			if !slices.Contains(n.log[seen:], api.VerbRenewAll) {
+				t.Error("it is not renewed")
+			}
+		})
 	})
 }
 
