@@ -294,19 +294,20 @@ func testClockSpans(t *testing.T) {
 		begin("a job without its user", ended(qrsh))
 		_ = shell.Process.Kill()
 		_ = shell.Wait()
-		short := claim(span)
+		var short *api.Claim
 		begin("a claim that nobody renews", func() bool {
 			_, err := short.Check(ctx)
 			return err != nil && !errors.Is(err, api.ErrUnreachable)
 		})
+		short = claim(span)
 		begin("a job that is to leave", ended(leaves))
 		out, err := exec.Command(programs+"/execd", "-vacate", "-root", c.dir, "1").CombinedOutput()
 		if err != nil {
 			t.Fatalf("execd -vacate: %v\n%s", err, out)
 		}
 		if !restart { // which ends the hooks
-			c.qsub("true", "-attr", `HookKeyword="SITE"`)
 			begin("a hook", func() bool { return strings.Contains(c.as("qstat", "-u", "*"), " Eqw ") })
+			c.qsub("true", "-attr", `HookKeyword="SITE"`)
 		} else {
 			c.stop()
 		}
