@@ -150,7 +150,7 @@ PACKAGES = $$(($$(nproc) * 2))
 # go vet is left to check. The packages share the binaries that their tests run.
 test:
 	test/need $(NEED_TEST)
-	test/memory test/built $(GOTEST) -count=1 -vet=off -timeout 15m -p $(PACKAGES) $(LONG) ./...
+	test/built $(GOTEST) -count=1 -vet=off -timeout 15m -p $(PACKAGES) $(LONG) ./...
 
 # accounts runs the quick tests as each kind of account that may run them: with the
 # account paddock and without, with a home and without. Root only.
