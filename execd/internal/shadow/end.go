@@ -152,7 +152,7 @@ func (s *Shadows) overBefore(r *run, t *told) {
 	t.end = &end
 	recorded.Accounting, recorded.Holds = "", false
 	if r.unwanted != nil {
-		recorded.Failed, recorded.Reason = accounting.FailedTransfer, outcome.Undelivered(recorded.Reason, r.unwanted, "")
+		outcome.Undelivered(&recorded, r.unwanted, "")
 	}
 	if recorded.Carries == job.CarriesAll {
 		recorded.Sandbox = r.task.Start.Sandbox

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"paddock/execd/api"
-	"paddock/execd/api/accounting"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/sandbox/worker"
@@ -145,7 +144,7 @@ func (s *Shadows) recordOver(ctx context.Context, r *run) error {
 	e.Carries, e.Holds = s.wanted(r, r.tail.Word()), holds
 	if want := s.Host.Store.Want(r.task); want != nil && e.Cause == spool.CauseDeleted && e.Failed == 0 && e.Carries == job.CarriesStreams && s.wanted(r, exit.WordExit) == job.CarriesOutput {
 		// It was deleted as it came to its own end, which is told of like one that is deleted a moment later.
-		e.Failed, e.Reason = accounting.FailedTransfer, outcome.Undelivered(e.Reason, want, "")
+		outcome.Undelivered(e, want, "")
 	}
 	end := *e
 	if err := s.retry(ctx, r, func() error { return s.Host.Store.Over(r.task, &end) }); err != nil {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"paddock/execd/api"
-	"paddock/execd/api/accounting"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/metrics"
@@ -128,7 +127,7 @@ func (f *End) Transfer() (exit.Result, error) {
 func (f *End) transfer() exit.Result {
 	if !f.delivers() {
 		if want := f.deleted(); want != nil {
-			f.End.Failed, f.End.Reason = accounting.FailedTransfer, outcome.Undelivered(f.End.Reason, want, "")
+			outcome.Undelivered(f.End, want, "")
 		}
 		return exit.Nothing
 	}
@@ -307,6 +306,6 @@ func (f *End) discard(want *job.Want) exit.Result {
 	if f.carried() && f.End.Failed != 0 {
 		return exit.Nothing // by which the other host knows what becomes of the job
 	}
-	f.End.Failed, f.End.Reason = accounting.FailedTransfer, outcome.Undelivered(f.End.Reason, want, left)
+	outcome.Undelivered(f.End, want, left)
 	return exit.Nothing // the wish is on disk
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"paddock/execd/api/accounting"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/exit"
 	"paddock/spool"
@@ -26,17 +27,17 @@ func how(s exit.Status) string {
 	return fmt.Sprintf("exit status %d", s.Code)
 }
 
-// Undelivered is the reason of a run, with why its output is not transferred to its end.
-func Undelivered(reason string, want *job.Want, left string) string {
+// Undelivered has an end say that the output of its run is not transferred to its end, and
+// why. Left is where what had come of it is; empty: nowhere.
+func Undelivered(e *job.End, want *job.Want, left string) {
 	why := By(spool.CauseDeleted, want.By)
 	if want.By == "" {
 		why = "ended since " + cmp.Or(want.Cause, want.Reason, "its slot had to be left")
 	}
-	reason = joined(reason, why+" while its output was transferred")
+	e.Failed, e.Reason = accounting.FailedTransfer, joined(e.Reason, why+" while its output was transferred")
 	if left != "" {
-		reason = joined(reason, "what had come of it is left: "+left)
+		e.Reason = joined(e.Reason, "what had come of it is left: "+left)
 	}
-	return reason
 }
 
 // LeftOut is a reason with what was left out of the files that were brought to the job, and
