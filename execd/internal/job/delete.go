@@ -126,11 +126,7 @@ func (d *deletion) run(told *lines) error {
 		})
 	}
 	over, left := false, nobody
-	if len(record) == 0 {
-		d.mu.Lock()
-		d.recorded()
-		d.mu.Unlock()
-	} else {
+	if len(record) > 0 {
 		undo := d.deleting()
 		if d.gone.Len() > 0 {
 			left = d.leaving(j)
@@ -245,9 +241,6 @@ func (d *deletion) pick() bool {
 			d.mu.Unlock()
 			return d.gone.Len() > 0
 		}
-		if !slices.Contains(j.deletions, d) {
-			j.deletions = append(j.deletions, d)
-		}
 		waiting := j.pending
 		if named {
 			waiting = j.pending.Cut(d.tasks)
@@ -277,6 +270,9 @@ func (d *deletion) pick() bool {
 			case task.Want != nil:
 				d.already = append(d.already, task)
 			}
+		}
+		if d.gone.Len() > 0 && !slices.Contains(j.deletions, d) {
+			j.deletions = append(j.deletions, d)
 		}
 		d.mu.Unlock()
 		if starting == nil {
