@@ -250,14 +250,14 @@ func (w *worker) receive() error {
 	}
 	_, err = u.run(os.NewFile(order.Stream, "stream"))
 	if f, ok := errors.AsType[*failure](err); ok && f.errno == unix.EFBIG {
-		limits := ""
+		var limits []string
 		if u.maxBytes > 0 {
-			limits = itoa(int(u.maxBytes)) + " bytes"
+			limits = append(limits, itoa(int(u.maxBytes))+" bytes")
 		}
 		if u.maxItems > 0 {
-			limits = strings.TrimPrefix(limits+" and ", " and ") + itoa(int(u.maxItems)) + " items"
+			limits = append(limits, itoa(int(u.maxItems))+" items")
 		}
-		return never(unix.EFBIG, "there is more to be put into the sandbox than may be: at most %s", limits)
+		return never(unix.EFBIG, "there is more to be put into the sandbox than may be: at most %s", strings.Join(limits, " and "))
 	}
 	return err
 }

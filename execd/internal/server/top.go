@@ -142,11 +142,11 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 		if j.Queue != "" {
 			run := spool.RunID{Job: j.Job, Task: j.Task()}
 			run.Run = runs[[2]int{run.Job, run.Task}]
-			u, runs := used[run]
-			if runs {
+			u, begun := used[run]
+			if begun {
 				line.Usage = &u
 			}
-			if !runs || strings.HasSuffix(j.State, api.StateSending) { // it has not begun, or is over
+			if !begun || strings.HasSuffix(j.State, api.StateSending) { // it has not begun, or is over
 				line.Transfer = s.Stages.Transfer(run)
 			}
 		}
