@@ -103,26 +103,22 @@ func (a *across) compare(t *tree) error {
 // travel has a directory come from the second host into another on the first, and returns how
 // long that takes.
 func (a *across) travel(by, from, to string, bytes int) (time.Duration, error) {
-	ssh := a.server.client
-	target := ssh[len(ssh)-1] + ":" + from
-	var cmd *exec.Cmd
 	if by == "paddock" {
 		return a.job(from, to, bytes)
+	}
+	ssh := a.server.client
+	target := ssh[len(ssh)-1] + ":" + from
+	shell := strings.Join(ssh[:len(ssh)-1], " ") + " -c aes128-gcm@openssh.com"
+	script := fmt.Sprintf("rsync -a --whole-file -e %q %s %s", shell, target, to)
+	if by == "scp" {
+		words := slices.Concat([]string{"scp", "-q", "-r", "-c", "aes128-gcm@openssh.com"}, ssh[1:len(ssh)-1], []string{target, to})
+		script = strings.Replace(strings.Join(words, " "), " -p ", " -P ", 1) // which the port is of scp
 	}
 	if err := a.onLogin(touch(a.base, bytes)).Run(); err != nil {
 		return 0, err
 	}
 	begin := time.Now()
-	switch by {
-	case "scp":
-		// The port is -P of scp.
-		words := slices.Concat([]string{"scp", "-q", "-r", "-c", "aes128-gcm@openssh.com"}, ssh[1:len(ssh)-1], []string{target, to})
-		cmd = a.onLogin(strings.Replace(strings.Join(words, " "), " -p ", " -P ", 1) + " && sync -f " + to)
-	default:
-		shell := strings.Join(ssh[:len(ssh)-1], " ") + " -c aes128-gcm@openssh.com"
-		cmd = a.onLogin(fmt.Sprintf("rsync -a --whole-file -e %q %s %s && sync -f %s", shell, target, to, to))
-	}
-	out, err := cmd.CombinedOutput()
+	out, err := a.onLogin(script + " && sync -f " + to).CombinedOutput()
 	if err != nil {
 		return 0, fmt.Errorf("%w\n%s", err, out)
 	}
