@@ -233,13 +233,7 @@ func TestAcrossLeaseEndsUnheard(t *testing.T) {
 		t.Errorf("reason %q", line.Reason)
 	}
 	w.set(false)
-	if l := a.qacct(job, 2); l[1]["failed"] != "0" {
-		t.Errorf("qacct: %q", l)
-	}
-	a.whole("two", 2)
-	a.as("qdel", fmt.Sprint(once))
-	a.boxes(a.node, 0)
-	a.boxes(a.login, 0)
+	a.recovers(job, "two", once)
 }
 
 // REQ-XFER-74: a destination that goes while output comes has it wait until somebody has looked, and

@@ -396,10 +396,17 @@ func TestAcrossLost(t *testing.T) {
 		t.Errorf("reason %q", line.Reason)
 	}
 	a.node.begin()
+	a.recovers(job, "big", once)
+}
+
+// recovers sees that a job whose first output is lost has run again, and what it leaves has
+// come; one that may not run again is deleted, and nothing of either is left.
+func (a *elsewhere) recovers(job int, name string, once int) {
+	a.t.Helper()
 	if l := a.qacct(job, 2); l[1]["failed"] != "0" {
-		t.Errorf("qacct: %q", l)
+		a.t.Errorf("qacct: %q", l)
 	}
-	a.whole("big", 2)
+	a.whole(name, 2)
 	a.as("qdel", fmt.Sprint(once))
 	a.boxes(a.node, 0)
 	a.boxes(a.login, 0)

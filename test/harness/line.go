@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -40,10 +39,7 @@ func (h *Host) Lengthen(l Line) error {
 	h.ends = []*os.File{near, far}
 	go l.carry(near, far)
 	go l.carry(far, near)
-	return errors.Join(
-		wires.run("ip", "link", "set", h.wire, "master", "br0", "up"),
-		h.space.run("ip", "addr", "add", h.IP.String()+"/16", "dev", "eth0"),
-		h.space.run("ip", "link", "set", "eth0", "up"))
+	return h.plug()
 }
 
 // carry brings frames from one end of a line to the other, until one is closed.

@@ -102,7 +102,13 @@ func (h *Host) make(table []byte, accounts []string) error {
 	wires := h.net.wires
 	return errors.Join(
 		wires.run("ip", "link", "add", h.wire, "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(h.space.pid())),
-		wires.run("ip", "link", "set", h.wire, "master", "br0", "up"),
+		h.plug())
+}
+
+// plug joins the ends of the link of a host with the switch and with the host.
+func (h *Host) plug() error {
+	return errors.Join(
+		h.net.wires.run("ip", "link", "set", h.wire, "master", "br0", "up"),
 		h.space.run("ip", "addr", "add", h.IP.String()+"/16", "dev", "eth0"),
 		h.space.run("ip", "link", "set", "eth0", "up"))
 }
