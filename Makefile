@@ -143,14 +143,14 @@ demo:
 
 # The packages that take the longest come first, so that the others run beside them.
 # Tests mostly wait, so that more packages run at a time than there are processors.
-LONG     = ./test/e2e ./execd/internal/sandbox/worker ./execd/internal/daemon ./execd/transfer $(PARENT) ./test/soak \
-	./execd/internal/hook
+LONG     = ./test/e2e ./execd/internal/sandbox/worker ./execd/internal/daemon ./execd/transfer $(PARENT) ./execd/internal/hook
 PACKAGES = $$(($$(nproc) * 2))
 
-# go vet is left to check. The packages share the binaries that their tests run.
+# go vet is left to check, and loads are left to soak. The packages share the binaries
+# that their tests run.
 test:
 	test/need $(NEED_TEST)
-	test/built $(GOTEST) -count=1 -vet=off -timeout 15m -p $(PACKAGES) $(LONG) ./...
+	test/memory test/built $(GOTEST) -count=1 -vet=off -timeout 15m -p $(PACKAGES) $(LONG) $$($(GO) list ./... | grep -v /test/soak$$)
 
 # accounts runs the quick tests as each kind of account that may run them: with the
 # account paddock and without, with a home and without. Root only.

@@ -433,15 +433,37 @@ func TestCarryLeases(t *testing.T) {
 			t.Errorf("final: %+v; want the reason %q", e.End, reason)
 		}
 	}
+	// renewing calls renew again and again until it is stopped: a busy host may need longer
+	// for what a test does than a lease lasts.
+	renewing := func(renew func()) (stop func()) {
+		ctx, cancel := context.WithCancel(s.ctx)
+		var all sync.WaitGroup
+		all.Go(func() {
+			for ctx.Err() == nil {
+				renew()
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second):
+				}
+			}
+		})
+		return func() { cancel(); all.Wait() }
+	}
+	// What fails here is seen by what the claim is used for.
+	claimed := func() (c *api.Claim, stop func()) {
+		c = s.claim()
+		return c, renewing(func() { _, _ = c.Renew(s.ctx) })
+	}
 	// Released without a word.
-	c := s.claim()
+	c, stop := claimed()
 	r := s.over(c, "echo 1 >one", nil)
 	if err := c.Release(s.ctx); err != nil {
 		t.Fatal(err)
 	}
+	stop()
 	final(&r, 111, "its claim was released")
 	// Not wanted any more, while the claim goes on.
-	c = s.claim()
+	c, stop = claimed()
 	r = s.over(c, "echo 1 >one", nil)
 	if err := s.node.StageDone(s.ctx, api.StageDoneRequest{Sandbox: r.Sandbox, Key: r.Carriage.Key, Discard: true, Reason: "it was deleted"}); err != nil {
 		t.Fatal(err)
@@ -452,6 +474,7 @@ func TestCarryLeases(t *testing.T) {
 	if err := c.ReleaseKeeping(s.ctx); err != nil {
 		t.Fatal(err)
 	}
+	stop()
 	if err := harness.WaitFor(patience, "the slot to be free", func() (bool, error) {
 		return !strings.Contains(s.pool.node.run("qhost", "-slots"), "@desk"), nil
 	}); err != nil {
@@ -492,8 +515,9 @@ func TestCarryLeases(t *testing.T) {
 	}
 	// Kept, since the slot was taken from its holder; and one who asks again, since he does not
 	// know that his connection still stands, is not kept waiting by that.
-	c = s.claim()
+	c, stop = claimed()
 	r = s.over(c, "head -c 30000000 /dev/zero >one; head -c 30000000 /dev/urandom >>one", nil)
+	stop()
 	if err := s.pool.node.Client.Call(s.ctx, api.VerbVacate, &api.VacateRequest{}, &api.VacateReply{}); err != nil {
 		t.Fatal(err)
 	}
@@ -519,38 +543,29 @@ func TestCarryLeases(t *testing.T) {
 	case err := <-ended:
 		t.Fatal(err)
 	}
-	// A busy host may need longer than the lease.
-	renewing, stop := context.WithCancel(s.ctx)
-	var renewals sync.WaitGroup
-	renewals.Go(func() {
-		for renewing.Err() == nil {
-			_, _ = renew(api.SandboxOrder{Sandbox: r.Sandbox, Key: r.Carriage.Key}) // a failure is seen by the pull
-			select {
-			case <-renewing.Done():
-			case <-time.After(time.Second):
-			}
-		}
-	})
+	mine = api.SandboxOrder{Sandbox: r.Sandbox, Key: r.Carriage.Key}
+	stop = renewing(func() { _, _ = renew(mine) })
 	again := t.TempDir()
 	root, _ = s.pull(&r, again)
 	stop()
-	renewals.Wait()
 	s.done(&r, root)
 	final(&r, 0, "")
 	// Kept, and not renewed; and the lease of a claim.
-	c = s.claim()
+	c, stop = claimed()
 	r = s.over(c, "echo 1 >one", nil)
 	if err := c.ReleaseKeeping(s.ctx); err != nil {
 		t.Fatal(err)
 	}
+	stop()
 	if err := harness.WaitFor(patience, "node to forget it", func() (bool, error) {
 		state, err := s.node.RunState(s.ctx, api.RunStateRequest{Sandbox: r.Sandbox})
 		return state.State == api.RunUnknown, err
 	}); err != nil {
 		t.Fatalf("%v\n%s", err, s.pool.node.Log())
 	}
-	c = s.claim()
+	c, stop = claimed()
 	r = s.over(c, "echo 1 >one", nil)
+	stop()
 	final(&r, 111, "the lease of its claim is over")
 	s.gone()
 }

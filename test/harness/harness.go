@@ -124,6 +124,9 @@ func WaitFor(limit time.Duration, what string, ok func() (bool, error)) error {
 	}
 }
 
+// Soak says that there is time to try all of what make test tries a part of.
+var Soak = os.Getenv("PADDOCK_SOAK") != ""
+
 // Memory returns a new directory for a test that makes and removes thousands of files: in
 // memory, where the host has that. Some disks look at all that were removed in the last
 // minutes whenever a file is made, by whatever test. The soak test has it on the disk.
@@ -137,7 +140,7 @@ func Memory(t testing.TB) string {
 		}
 		return dir
 	}
-	if os.Getenv("PADDOCK_SOAK") != "" {
+	if Soak {
 		return onDisk()
 	}
 	base, err := os.MkdirTemp("/dev/shm", "paddock-test-") //nolint:usetesting // not on the disk

@@ -3,6 +3,7 @@ package harness
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime"
@@ -23,6 +24,20 @@ var changes = []uint32{
 
 // opening are those that open a file, which matter where somebody else changes things.
 var opening = []uint32{unix.SYS_OPENAT, unix.SYS_OPENAT2}
+
+// Steps says which steps of a program a test tries that runs it once for each, to have
+// something happen there: the first and, from each, how many further the next is. Without
+// [Soak] that is every nth, from one on that is drawn: a few runs try them all.
+func Steps(t testing.TB, n int) (first, every int) {
+	t.Helper()
+	switch {
+	case testing.Short():
+		t.Skip("takes processes for every step")
+	case Soak:
+		n = 1
+	}
+	return 1 + rand.IntN(n), n
+}
 
 // Stepped runs a command, which has a SysProcAttr, with a debugger, and calls do before
 // its step at, which it may have fail by returning an error number. A step is a system

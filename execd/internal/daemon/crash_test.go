@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"paddock/execd/internal/cgroup"
 	"paddock/execd/internal/daemon"
 	"paddock/spool/atomicfile"
+	"paddock/test/harness"
 	"paddock/test/props"
 )
 
@@ -168,26 +170,30 @@ func (p *process) wait(t *testing.T, number int) bool {
 	}
 }
 
-// A crash before every single step of a job's life, from submission to the
+// A crash before each step of a job's life, from submission to the
 // last unlink, ends in one run and one accounting line, or, when qsub was told
 // nothing, in none at all or in one.
 //
 // REQ-XFER-40, REQ-XFER-70: so does one with a sandbox, whose output arrives as the job
 // has left it, and of which nothing else is left.
 func TestCrashAtEveryStep(t *testing.T) {
-	every := 1
-	if testing.Short() {
-		every = 5 // execd is started for each of a hundred
+	every := 2 // execd is started for each of a hundred
+	switch {
+	case harness.Soak:
+		every = 1
+	case testing.Short():
+		every = 5
 	}
 	base := t.TempDir()
 	build(t, base, "shepherd", "execd-transfer")
 	for _, boxed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sandbox %v", boxed), func(t *testing.T) {
 			every := every
-			if boxed && os.Getenv("PADDOCK_SOAK") == "" {
+			if boxed && !harness.Soak {
 				every *= 3 // each crash is followed by workers and their programs, too
 			}
-			for at := 1; ; at += every {
+			// From a step on that is drawn: a few runs try them all.
+			for at := 1 + rand.IntN(every); ; at += every {
 				if at > 500 {
 					t.Fatal("a job's life has more than 500 steps")
 				}

@@ -3,13 +3,13 @@ package schedule
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
 	"paddock/execd/internal/conf"
+	"paddock/test/harness"
 )
 
 // crowd is a host of 1,000 slots in four queues, all in use, and many jobs of
@@ -176,7 +176,7 @@ func heapInUse() float64 {
 // TestPassIsQuick holds what the benchmark shows, in time of the processor. That
 // depends on the machine all the same, so that make soak alone runs it.
 func TestPassIsQuick(t *testing.T) {
-	if os.Getenv("PADDOCK_SOAK") == "" {
+	if !harness.Soak {
 		t.Skip("needs PADDOCK_SOAK=1, as make soak sets it: it compares times of the processor")
 	}
 	const limit = 50 * time.Millisecond

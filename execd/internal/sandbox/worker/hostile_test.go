@@ -347,9 +347,9 @@ func TestMany(t *testing.T) {
 	both(t, func(t *testing.T, r *rig, to string) {
 		many := 2000
 		switch {
-		case soak && to == r.home:
+		case harness.Soak && to == r.home:
 			many = 1e6
-		case soak: // in memory
+		case harness.Soak: // in memory
 			many = 1e5
 		}
 		r.mine(filepath.Join(r.files(), "d"))

@@ -62,13 +62,6 @@ func (r *rig) stepped(o *order.Orders, opens bool, at int, do func(pid int) unix
 	return reached, last
 }
 
-func long(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("takes a process for every step")
-	}
-}
-
 // full makes a sandbox with something of everything, and returns the destination and
 // what is to be in it.
 func full(t *testing.T, far bool) (r *rig, o *order.Orders, to string, want []string) {
@@ -97,14 +90,14 @@ func full(t *testing.T, far bool) (r *rig, o *order.Orders, to string, want []st
 // the next one goes on from there, in the same boot or in another one that has lost all
 // that was not synced.
 func TestCrashAtEveryStep(t *testing.T) {
-	long(t)
+	first, every := harness.Steps(t, 3)
 	for _, far := range []bool{false, true} {
 		for _, reboot := range []bool{false, true} {
-			if far != reboot && !soak {
+			if far != reboot && !harness.Soak {
 				continue
 			}
 			t.Run(fmt.Sprintf("far %v, reboot %v", far, reboot), func(t *testing.T) {
-				for at, reached := 1, true; reached; at++ {
+				for at, reached := first, true; reached; at += every {
 					r, o, to, want := full(t, far)
 					reached, _ = r.stepped(o, false, at, func(pid int) unix.Errno {
 						r.must(unix.Kill(pid, unix.SIGKILL))
@@ -158,14 +151,14 @@ func (r *rig) lose(part string) {
 
 // Each step fails once. The worker says so or gets by, and the next one has no trouble.
 func TestFailureOfEveryStep(t *testing.T) {
-	long(t)
+	first, every := harness.Steps(t, 3)
 	for _, far := range []bool{false, true} {
 		for _, errno := range []unix.Errno{unix.ENOSPC, unix.EINTR} {
-			if far != (errno == unix.ENOSPC) && !soak {
+			if far != (errno == unix.ENOSPC) && !harness.Soak {
 				continue
 			}
 			t.Run(fmt.Sprintf("far %v, %v", far, errno), func(t *testing.T) {
-				for at, reached := 1, true; reached; at++ {
+				for at, reached := first, true; reached; at += every {
 					r, o, to, want := full(t, far)
 					var last *order.Result
 					reached, last = r.stepped(o, false, at, func(int) unix.Errno { return errno })
@@ -194,21 +187,21 @@ func TestFailureOfEveryStep(t *testing.T) {
 // The owner swaps a directory for a link at each of the steps. Nothing is read from where
 // the link leads to, and nothing written there.
 func TestSwapAtEveryStep(t *testing.T) {
-	long(t)
+	first, every := harness.Steps(t, 3)
 	paths := []string{
 		"SANDBOX/files/there/deep", "SANDBOX/files/data", "SANDBOX/files", "TO/PART/tree/there", "TO/PART/tree/data",
 		"TO/PART/tree", "TO/PART/links", "TO/PART", "TO/there", "TO/there/deep",
 	}
 	for _, far := range []bool{false, true} {
-		for first := range paths {
-			t.Run(fmt.Sprintf("far %v, %d", far, first), func(t *testing.T) {
-				for at, reached := 1, true; reached; at++ {
+		for shift := range paths {
+			t.Run(fmt.Sprintf("far %v, %d", far, shift), func(t *testing.T) {
+				for at, reached := first, true; reached; at += every {
 					r, o, to, _ := full(t, far)
 					victim := filepath.Join(r.home, "victim")
 					r.mine(victim)
 					r.put(victim, "secret", "deep/secret", "added")
 					before := r.tree(victim)
-					path := paths[(first+at)%len(paths)]
+					path := paths[(shift+at)%len(paths)]
 					path = strings.NewReplacer("SANDBOX", r.dir, "TO", to, "PART", ".paddock-"+r.id+".part").Replace(path)
 					reached, _ = r.stepped(o, true, at, func(int) unix.Errno {
 						if os.Rename(path, path+".old") == nil {
@@ -227,7 +220,7 @@ func TestSwapAtEveryStep(t *testing.T) {
 					}
 				}
 			})
-			if !soak {
+			if !harness.Soak {
 				break // each step with one of them
 			}
 		}
@@ -237,8 +230,8 @@ func TestSwapAtEveryStep(t *testing.T) {
 // A worker is killed at each of its steps that brings to its place what another host has sent. What
 // was written to a standard stream is appended once.
 func TestCrashBeside(t *testing.T) {
-	long(t)
-	for at, reached := 1, true; reached; at++ {
+	first, every := harness.Steps(t, 3)
+	for at, reached := first, true; reached; at += every {
 		r := newRig(t)
 		to, land := r.pulled("a", "d/b", api.NameStdout)
 		r.put(r.home, "o")

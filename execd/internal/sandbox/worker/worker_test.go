@@ -25,9 +25,6 @@ import (
 
 var shepherd, program string
 
-// soak is set where there is time to try all of it.
-var soak = os.Getenv("PADDOCK_SOAK") != ""
-
 func TestMain(m *testing.M) {
 	if pid := os.Getenv(holdPID); pid != "" {
 		debug(pid)
