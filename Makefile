@@ -64,7 +64,7 @@ NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=b
 # users come from getent.
 export CGO_ENABLED = 0
 
-.PHONY: all modules packages build install dist release licences-update demo test accounts race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
+.PHONY: all modules packages build install dist release licences-update demo test faults accounts race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
 	manifest-check requirements check e2e classad-diff packages-check interop workflow vm packages-test soak bench vuln clean
 
 all: build
@@ -146,11 +146,20 @@ demo:
 LONG     = ./test/e2e ./execd/internal/sandbox/worker ./execd/internal/daemon ./execd/transfer $(PARENT) ./execd/internal/hook
 PACKAGES = $$(($$(nproc) * 2))
 
-# go vet is left to check, and loads are left to soak. The packages share the binaries
-# that their tests run.
+# FAULT are the tests that do damage in one place after another, or wait for leases to end.
+FAULT  = ^TestFault[A-Z]
+FAULTY = $$(grep -rlE --include='*_test.go' '^func TestFault[A-Z]' . | xargs -n 1 dirname | sort -u)
+
+# test is to be quick: go vet is left to check, damage to faults and loads to soak. The
+# packages share the binaries that their tests run.
+QUICK = test/memory test/built $(GOTEST) -count=1 -vet=off -timeout 15m -p $(PACKAGES)
 test:
 	test/need $(NEED_TEST)
-	test/memory test/built $(GOTEST) -count=1 -vet=off -timeout 15m -p $(PACKAGES) $(LONG) $$($(GO) list ./... | grep -v /test/soak$$)
+	$(QUICK) -skip '$(FAULT)' $(LONG) $$($(GO) list ./... | grep -v /test/soak$$)
+
+faults:
+	test/need $(NEED_TEST)
+	$(QUICK) -run '$(FAULT)' $(FAULTY)
 
 # accounts runs the quick tests as each kind of account that may run them: with the
 # account paddock and without, with a home and without. Root only.

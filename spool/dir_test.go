@@ -767,7 +767,7 @@ func understood(t *testing.T, r *spool.Root) (place string) {
 	return ""
 }
 
-func TestCrashAtEveryStep(t *testing.T) {
+func TestFaultCrashAtEveryStep(t *testing.T) {
 	c := spooltest.Config(t, spooltest.Job{Run: lifeRun})
 	var places []string
 	spooltest.EachCrash(t, newRoot,

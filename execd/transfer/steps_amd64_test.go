@@ -165,7 +165,7 @@ func (r *receiver) finish() {
 // Unpack is killed at each of its steps, in an attempt that begins and in one that goes
 // on. What is at the destination then is whole; the next one goes on from there, and no
 // more than a block is sent twice.
-func TestUnpackCrashAtEveryStep(t *testing.T) {
+func TestFaultUnpackCrashAtEveryStep(t *testing.T) {
 	first, every := harness.Steps(t, 3)
 	r := newReceiver(t)
 	for _, begun := range []bool{false, true} {
@@ -192,7 +192,7 @@ func TestUnpackCrashAtEveryStep(t *testing.T) {
 }
 
 // Each step fails once. Unpack says so or gets by, and the next one has no trouble.
-func TestUnpackFailureOfEveryStep(t *testing.T) {
+func TestFaultUnpackFailureOfEveryStep(t *testing.T) {
 	first, every := harness.Steps(t, 3)
 	r := newReceiver(t)
 	for _, begun := range []bool{false, true} {
@@ -218,7 +218,7 @@ func TestUnpackFailureOfEveryStep(t *testing.T) {
 
 // The owner of the destination swaps a directory for a link at each of the steps. Nothing
 // is written where it leads to.
-func TestUnpackSwapAtEveryStep(t *testing.T) {
+func TestFaultUnpackSwapAtEveryStep(t *testing.T) {
 	first, every := harness.Steps(t, 3)
 	r := newReceiver(t)
 	const part = ".paddock-" + someID + ".part"
@@ -249,7 +249,7 @@ func TestUnpackSwapAtEveryStep(t *testing.T) {
 }
 
 // The owner of the source does that to pack, and nothing is sent from where it leads to.
-func TestPackSwapAtEveryStep(t *testing.T) {
+func TestFaultPackSwapAtEveryStep(t *testing.T) {
 	first, every := harness.Steps(t, 1)
 	victim := t.TempDir()
 	must(t, os.Chmod(victim, 0o755))

@@ -16,8 +16,8 @@ import (
 var wide = harness.Line{Rate: 100_000_000, Delay: 25 * time.Millisecond}
 
 // lineTime measures how much of such a line the output of a job has, beside a stream of TCP
-// that has nothing else. How much is sent again when a line was cut is what TestAcrossCut and
-// TestCarryResumes of test/e2e count: a block at most.
+// that has nothing else. How much is sent again when a line was cut is what TestFaultAcrossCut and
+// TestFaultCarryResumes of test/e2e count: a block at most.
 func (b *bench) lineTime() error {
 	a := &across{bench: b, base: filepath.Join(b.base, "line")}
 	from := filepath.Join(a.base, "from")

@@ -71,7 +71,7 @@ func came(t *testing.T, h *harness.Host) int {
 // REQ-XFER-71: the link of the submit host is out for a while as output travels, and for as long as
 // its execd is started anew, of which the other host hears nothing. The transfer goes on, with a
 // block at most that travels again, and the job is not run again.
-func TestAcrossLink(t *testing.T) {
+func TestFaultAcrossLink(t *testing.T) {
 	parallel(t)
 	a, n := newApart(t, "", slowly) // who sends is slow, so that nothing waits in the network
 	login := n.Hosts[0]
@@ -135,7 +135,7 @@ func killWorkers(t *testing.T, dir string) (killed bool) {
 // REQ-XFER-70: who moves the files of a job is killed, on either host, while they travel in either
 // direction: HTCondor runs the job again when its supervisor dies then, and ours is not run
 // again. What was cut off goes on.
-func TestAcrossWorkers(t *testing.T) {
+func TestFaultAcrossWorkers(t *testing.T) {
 	parallel(t)
 	a := newAcross(t, slowly, "")
 	a.mine("in", strings.Repeat("x", 20_000_000))
@@ -178,7 +178,7 @@ func (a *elsewhere) waits() {
 // it is, while the slot is free there, until the submit host knows of the end and pulls it, though
 // both execds are killed meanwhile. Nothing is run again: in HTCondor the supervisor that waits is
 // all that knows of the output, and its death has the job run again.
-func TestAcrossEndUnheard(t *testing.T) {
+func TestFaultAcrossEndUnheard(t *testing.T) {
 	parallel(t)
 	a := newAcross(t, "", "")
 	w := newCable(a)
@@ -209,7 +209,7 @@ func TestAcrossEndUnheard(t *testing.T) {
 // REQ-XFER-73: the lease ends while output waits for a submit host that cannot be reached: it is
 // discarded, and then the job runs again if it may, and else waits. Nothing is until the lease is
 // over, whatever has died.
-func TestAcrossLeaseEndsUnheard(t *testing.T) {
+func TestFaultAcrossLeaseEndsUnheard(t *testing.T) {
 	t.Parallel()
 	a := newAcross(t, "", "ALIVE_INTERVAL = 5\nMAX_CLAIM_ALIVES_MISSED = 2\n")
 	w := newCable(a)
@@ -238,7 +238,7 @@ func TestAcrossLeaseEndsUnheard(t *testing.T) {
 
 // REQ-XFER-74: a destination that goes while output comes has it wait until somebody has looked, and
 // then all of it comes.
-func TestAcrossGone(t *testing.T) {
+func TestFaultAcrossGone(t *testing.T) {
 	parallel(t)
 	a := newAcross(t, slowly, "")
 	a.mine("there/.keep", "")
@@ -264,7 +264,7 @@ func TestAcrossGone(t *testing.T) {
 
 // REQ-XFER-75: a disk that is full where a job is to run is told as what it is: of input that has no
 // room there by why the job is not there, and of what it writes by itself, whose output comes.
-func TestAcrossFullThere(t *testing.T) {
+func TestFaultAcrossFullThere(t *testing.T) {
 	parallel(t)
 	if second == nil {
 		t.Skip("only root makes a file system that is soon full")

@@ -150,7 +150,7 @@ func (a *elsewhere) moving(job int, output bool, least int64) {
 
 // REQ-XFER-70, REQ-XFER-71: nothing is run again only because a daemon has died, on either
 // host, in whatever phase: what was cut off goes on.
-func TestAcrossRestarts(t *testing.T) {
+func TestFaultAcrossRestarts(t *testing.T) {
 	t.Parallel()
 	a := newAcross(t, slowly, "")
 	kills := map[string]func(){
@@ -350,7 +350,7 @@ func (w *cable) awaitCut() {
 
 // A transfer in either direction that the network cuts goes on when that is back, and a block
 // at most is sent twice.
-func TestAcrossCut(t *testing.T) {
+func TestFaultAcrossCut(t *testing.T) {
 	parallel(t)
 	a := newAcross(t, "", "")
 	w := newCable(a)
@@ -380,7 +380,7 @@ func TestAcrossCut(t *testing.T) {
 
 // REQ-XFER-73: a host that is lost with the output of a job ends with its lease. Then the job is
 // run again, if it may be, and the reason names the lease.
-func TestAcrossLost(t *testing.T) {
+func TestFaultAcrossLost(t *testing.T) {
 	t.Parallel()
 	a := newAcross(t, "TRANSFER_BANDWIDTH = 3000000\n", "ALIVE_INTERVAL = 5\nMAX_CLAIM_ALIVES_MISSED = 2\n")
 	job := a.submit(a.large("big"), "-sandbox", "y", "-r", "y")
@@ -508,7 +508,7 @@ func TestAcrossNext(t *testing.T) {
 
 // REQ-XFER-75: a destination that is full has the output wait where it is, and its host is told;
 // when there is room, all of it comes.
-func TestAcrossFull(t *testing.T) {
+func TestFaultAcrossFull(t *testing.T) {
 	parallel(t)
 	if second == nil {
 		t.Skip("only root makes a file system that is soon full")

@@ -82,7 +82,7 @@ func TestAwayEventLog(t *testing.T) {
 }
 
 // A job that waits no longer for its host is told so, and that it runs again.
-func TestAwayLostEventLog(t *testing.T) {
+func TestFaultAwayLostEventLog(t *testing.T) {
 	t.Parallel()
 	a := newAway(t, "ALIVE_INTERVAL = 5\nMAX_CLAIM_ALIVES_MISSED = 2\n")
 	job := a.submit(`echo on >>ran; exec sleep 1000`, "-r", "y", "-attr", `UserLog="log"`)

@@ -227,7 +227,7 @@ func hostname(t *testing.T) string {
 // REQ-FLOW-27: the end is recorded once, whoever was away meanwhile.
 //
 // A run goes on whatever execd is killed, and ends once.
-func TestAwayRestarts(t *testing.T) {
+func TestFaultAwayRestarts(t *testing.T) {
 	parallel(t)
 	a := newAway(t, "")
 	for i, kill := range []func(){
@@ -314,7 +314,7 @@ func TestAwayDelete(t *testing.T) {
 
 // A host whose execd is gone for good ends the job with its lease, and home runs it again
 // after that and not before; one that may not run twice waits for somebody to look.
-func TestAwayLost(t *testing.T) {
+func TestFaultAwayLost(t *testing.T) {
 	t.Parallel()
 	a := newAway(t, "ALIVE_INTERVAL = 5\nMAX_CLAIM_ALIVES_MISSED = 2\n")
 	said := `trap 'date +%s.%N >ended; exit' TERM; date +%s.%N >>began; while :; do date +%s.%N >alive; sleep 0.2; done`
@@ -423,7 +423,7 @@ func TestAwayUsers(t *testing.T) {
 }
 
 // Whenever either execd is killed, each task runs once and has one accounting line.
-func TestAwayKilled(t *testing.T) {
+func TestFaultAwayKilled(t *testing.T) {
 	parallel(t)
 	a := newAway(t, "")
 	const tasks = 60

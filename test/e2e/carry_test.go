@@ -273,7 +273,7 @@ func (s *shadow) ran() {
 // REQ-XFER-70, REQ-XFER-71, REQ-XFER-72, REQ-XFER-74: whatever breaks off, a connection or the execd
 // where the job runs, in whichever phase, the transfer goes on at the last block and the job
 // is not run again.
-func TestCarryResumes(t *testing.T) {
+func TestFaultCarryResumes(t *testing.T) {
 	parallel(t)
 	needsUser(t)
 	s := newPool(t, knobsOf{}).newShadow()
@@ -423,7 +423,7 @@ func TestCarryCap(t *testing.T) {
 // REQ-XFER-37, REQ-XFER-40, REQ-XFER-73, REQ-XFER-105: output is discarded with its claim when that is
 // released or its lease ends, and kept under a lease of its own when its holder asks for
 // that, for as long as he renews it, also over a restart.
-func TestCarryLeases(t *testing.T) {
+func TestFaultCarryLeases(t *testing.T) {
 	t.Parallel()
 	needsUser(t)
 	s := newPool(t, knobsOf{node: "ALIVE_INTERVAL = 10\nMAX_CLAIM_ALIVES_MISSED = 1\n"}).newShadow()

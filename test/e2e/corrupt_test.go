@@ -18,11 +18,11 @@ import (
 	"paddock/test/harness"
 )
 
-// TestCorruptSpool puts garbage in the place of every file of a spool, one
+// TestFaultCorruptSpool puts garbage in the place of every file of a spool, one
 // after the other, and starts execd on it. Whatever it was: execd starts, the
 // jobs that the file did not belong to run once, and new jobs run. What cannot
 // be read is kept.
-func TestCorruptSpool(t *testing.T) {
+func TestFaultCorruptSpool(t *testing.T) {
 	t.Parallel()
 	base := place(t, "corrupt")
 	model := filepath.Join(base, "model", "pd")

@@ -595,8 +595,8 @@ func (f *field) gate() (open func()) {
 	}
 }
 
-// TestDirectoryRemoved removes the directory of a job in the parts of its run.
-func TestDirectoryRemoved(t *testing.T) {
+// TestFaultDirectoryRemoved removes the directory of a job in the parts of its run.
+func TestFaultDirectoryRemoved(t *testing.T) {
 	t.Parallel()
 	for _, root := range []bool{false, true} {
 		if root && second == nil {
@@ -692,9 +692,9 @@ func (f *field) fill() (free func()) {
 	}
 }
 
-// TestDiskFull fills the disk while a part of a run is under way, and makes room
+// TestFaultDiskFull fills the disk while a part of a run is under way, and makes room
 // when it has ended.
-func TestDiskFull(t *testing.T) {
+func TestFaultDiskFull(t *testing.T) {
 	if second == nil {
 		t.Skip("mounting a small file system needs root")
 	}

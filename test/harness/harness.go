@@ -92,11 +92,13 @@ next:
 	return kept
 }
 
-// The pauses between two looks at what is waited for have a bound, and are longer where a
-// look takes long: many start a command, and the processors are for what is looked at.
+// The pauses between two looks at what is waited for have a bound, which grows with the time
+// that has passed, and are longer where a look takes long: many start a command, and the
+// processors are for what is looked at.
 const (
-	longestPause = 200 * time.Millisecond
-	pauseOfLooks = 3
+	longestPause  = 200 * time.Millisecond
+	pausesElapsed = 16
+	pauseOfLooks  = 3
 )
 
 // WaitFor calls ok until it reports true, with pauses that grow. After limit it returns
@@ -104,7 +106,8 @@ const (
 func WaitFor(limit time.Duration, what string, ok func() (bool, error)) error {
 	deadline := time.Now().Add(limit)
 	var last error
-	for pause := 2 * time.Millisecond; ; pause = min(pause*5/4, longestPause) {
+	started := time.Now()
+	for pause := 2 * time.Millisecond; ; pause = min(pause*5/4, max(longestPause, time.Since(started)/pausesElapsed)) {
 		begun := time.Now()
 		done, err := ok()
 		if done && err == nil {

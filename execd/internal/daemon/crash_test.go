@@ -176,7 +176,7 @@ func (p *process) wait(t *testing.T, number int) bool {
 //
 // REQ-XFER-40, REQ-XFER-70: so does one with a sandbox, whose output arrives as the job
 // has left it, and of which nothing else is left.
-func TestCrashAtEveryStep(t *testing.T) {
+func TestFaultCrashAtEveryStep(t *testing.T) {
 	every := 2 // execd is started for each of a hundred
 	switch {
 	case harness.Soak:

@@ -89,7 +89,7 @@ func full(t *testing.T, far bool) (r *rig, o *order.Orders, to string, want []st
 // A worker is killed at each of its steps. What is at the destination then is whole, and
 // the next one goes on from there, in the same boot or in another one that has lost all
 // that was not synced.
-func TestCrashAtEveryStep(t *testing.T) {
+func TestFaultCrashAtEveryStep(t *testing.T) {
 	first, every := harness.Steps(t, 3)
 	for _, far := range []bool{false, true} {
 		for _, reboot := range []bool{false, true} {
@@ -150,7 +150,7 @@ func (r *rig) lose(part string) {
 }
 
 // Each step fails once. The worker says so or gets by, and the next one has no trouble.
-func TestFailureOfEveryStep(t *testing.T) {
+func TestFaultFailureOfEveryStep(t *testing.T) {
 	first, every := harness.Steps(t, 3)
 	for _, far := range []bool{false, true} {
 		for _, errno := range []unix.Errno{unix.ENOSPC, unix.EINTR} {
@@ -186,7 +186,7 @@ func TestFailureOfEveryStep(t *testing.T) {
 
 // The owner swaps a directory for a link at each of the steps. Nothing is read from where
 // the link leads to, and nothing written there.
-func TestSwapAtEveryStep(t *testing.T) {
+func TestFaultSwapAtEveryStep(t *testing.T) {
 	first, every := harness.Steps(t, 3)
 	paths := []string{
 		"SANDBOX/files/there/deep", "SANDBOX/files/data", "SANDBOX/files", "TO/PART/tree/there", "TO/PART/tree/data",
@@ -229,7 +229,7 @@ func TestSwapAtEveryStep(t *testing.T) {
 
 // A worker is killed at each of its steps that brings to its place what another host has sent. What
 // was written to a standard stream is appended once.
-func TestCrashBeside(t *testing.T) {
+func TestFaultCrashBeside(t *testing.T) {
 	first, every := harness.Steps(t, 3)
 	for at, reached := first, true; reached; at += every {
 		r := newRig(t)
