@@ -134,10 +134,14 @@ var slow = []string{
 	"wallclock", "wallclock_restart", "wallclock_foreign", "wallclock_foreign_restart", "hooks_prepare", "hooks_run", "root_fetch", "notify", "idle",
 }
 
-// long are the others that take more than a few seconds.
-var long = []string{
-	"root_eventlog", "usage", "root_sqlite", "tasks", "fetch_claim", "fetch_bad", "attributes", "no_inodes", "scarce",
+// waiting are others that wait most of the time.
+var waiting = []string{
+	"fetch_lease", "submit_refused", "fetch_claim", "attributes", "scarce", "hooks_restart", "fetch_bad", "no_inodes", "status", "fetch_lost", "holds",
+	"policy", "thresholds",
 }
+
+// long are the others that take more than a few seconds.
+var long = []string{"root_eventlog", "usage", "root_sqlite", "tasks", "root_directory"}
 
 // scripts returns the files of the scripts in the order in which they begin, so that
 // none of the slow and long ones is waited for in the end.
@@ -148,7 +152,7 @@ func scripts(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	var first []string
-	for _, name := range slices.Concat(slow, long) {
+	for _, name := range slices.Concat(slow, waiting, long) {
 		file := filepath.Join("script", name+".txtar")
 		i := slices.Index(files, file)
 		if i < 0 {
@@ -178,7 +182,7 @@ func TestScript(t *testing.T) {
 	all.run()
 }
 
-// atOnce is how many scripts run at once beside those that are slow.
+// atOnce is how many scripts run at once beside those that wait.
 const atOnce = 6
 
 // inOrder has scripts begin in the order in which testscript gives them. Tests that
@@ -186,7 +190,7 @@ const atOnce = 6
 type inOrder struct {
 	*testing.T
 	scripts []func()
-	slow    sync.WaitGroup
+	waiting sync.WaitGroup
 }
 
 // Verbose implements [testscript.T].
@@ -195,8 +199,8 @@ func (*inOrder) Verbose() bool { return testing.Verbose() }
 // Run implements [testscript.T].
 func (o *inOrder) Run(name string, script func(testscript.T)) {
 	run := func() { o.T.Run(name, func(t *testing.T) { script(turn{&inOrder{T: t}}) }) }
-	if slices.Contains(slow, name) {
-		o.slow.Go(run) // it hardly needs a processor
+	if slices.Contains(slow, name) || slices.Contains(waiting, name) {
+		o.waiting.Go(run) // it hardly needs a processor
 		return
 	}
 	o.scripts = append(o.scripts, run)
@@ -218,7 +222,7 @@ func (o *inOrder) run() {
 	}
 	close(next)
 	workers.Wait()
-	o.slow.Wait()
+	o.waiting.Wait()
 }
 
 // turn is a script that is run when it has its turn, and does not wait for another.

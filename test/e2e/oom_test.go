@@ -53,6 +53,7 @@ func memoryGroup(t *testing.T, bytes int) string {
 // TestExecdOutOfMemory has the kernel kill execd, since memory runs out where it is,
 // while it takes jobs and starts them. The next one has them all.
 func TestExecdOutOfMemory(t *testing.T) {
+	parallel(t)
 	const limit = 96 << 20
 	group := memoryGroup(t, limit)
 	f := makeField(t, true, "slots 4\nshell_start_mode unix_behavior\n")

@@ -41,6 +41,7 @@ func away(t *testing.T) string {
 
 // TestPrivateTmp has jobs with a /tmp of their own, and others.
 func TestPrivateTmp(t *testing.T) {
+	parallel(t)
 	if second == nil {
 		t.Skip("needs root: it mounts")
 	}
@@ -151,6 +152,7 @@ cat /tmp/note /var/tmp/note >PUB/kept.$JOB_ID
 // TestPrivateTmpAttacked has the owner of a job with a /tmp of its own, and somebody
 // who helps him and has it open, move what is root's to where it would be removed.
 func TestPrivateTmpAttacked(t *testing.T) {
+	parallel(t)
 	if second == nil {
 		t.Skip("needs root: it mounts")
 	}

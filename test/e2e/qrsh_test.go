@@ -29,6 +29,7 @@ import (
 // TestQrsh is an interactive job with a terminal: the prompt, what is typed, the
 // size of the window, ^C and ^Z, and the terminal as it was behind it all.
 func TestQrsh(t *testing.T) {
+	parallel(t)
 	d := newDesk(t)
 	// What somebody's own profile does at a login may take any time.
 	cmd := d.command("qrsh", "-pty", "y", "-noshell", "/bin/bash", "--noprofile", "--norc", "-i")
@@ -61,6 +62,7 @@ func TestQrsh(t *testing.T) {
 
 // TestQrshLost loses its qrsh, and another goes on where it stood.
 func TestQrshLost(t *testing.T) {
+	parallel(t)
 	d := newDesk(t)
 	// It may have printed what it has not yet acknowledged, and no more than a window of
 	// that.
@@ -85,6 +87,7 @@ func TestQrshLost(t *testing.T) {
 
 // TestQrshRestart restarts execd under a session, which goes on.
 func TestQrshRestart(t *testing.T) {
+	parallel(t)
 	dir := place(t, "restart")
 	d := &desk{t: t, dir: dir}
 	d.begin()
@@ -110,6 +113,7 @@ func TestQrshRestart(t *testing.T) {
 // TestQrshStop loses a qrsh whose job is to be stopped then, restarts execd, and
 // has another go on with it.
 func TestQrshStop(t *testing.T) {
+	parallel(t)
 	dir := place(t, "stop")
 	configure(t, dir, "execd_params QRSH_GRACE=0,QRSH_LOST=end:stop\n")
 	d := &desk{t: t, dir: dir}
@@ -165,6 +169,7 @@ func TestQrshStop(t *testing.T) {
 
 // TestQrshStopResume has the one who comes back resume the job.
 func TestQrshStopResume(t *testing.T) {
+	parallel(t)
 	dir := place(t, "resume")
 	configure(t, dir, "execd_params QRSH_GRACE=0,QRSH_LOST=stop\n")
 	d := deskIn(t, dir, "-dev")
@@ -189,6 +194,7 @@ func TestQrshStopResume(t *testing.T) {
 // TestQrshHostile has another user look for the token, attach, and wait where the
 // client was for what the session has to say.
 func TestQrshHostile(t *testing.T) {
+	parallel(t)
 	if second == nil {
 		t.Skip("another user is needed, and so root")
 	}
@@ -450,6 +456,7 @@ func TestQrshStrangers(t *testing.T) {
 
 // TestQrshInto enters a batch job with a terminal, which the job has not.
 func TestQrshInto(t *testing.T) {
+	parallel(t)
 	d := newDesk(t)
 	script, open := d.gate("tty; exit 0")
 	d.run("qsub", "-cwd", "-S", "/bin/sh", "-N", "batch", "-j", "y", "-o", "out", script)
@@ -477,6 +484,7 @@ func TestQrshInto(t *testing.T) {
 // job with a terminal: what they say, ^C ahead of the job, a deletion, and the loss
 // of qrsh.
 func TestQrshProcedures(t *testing.T) {
+	parallel(t)
 	dir := place(t, "procedures")
 	prolog, epilog, gate := filepath.Join(dir, "prolog"), filepath.Join(dir, "epilog"), filepath.Join(dir, "gate")
 	for path, text := range map[string]string{

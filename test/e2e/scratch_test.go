@@ -18,6 +18,7 @@ import (
 // TestScratchLimit has jobs whose TMPDIR is limited: by a file system in memory
 // and, if this kernel has them, by project quotas.
 func TestScratchLimit(t *testing.T) {
+	parallel(t)
 	if second == nil {
 		t.Skip("needs root: it mounts")
 	}
