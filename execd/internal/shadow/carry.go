@@ -59,9 +59,6 @@ func (r *run) carries() bool { return r.task.Start.Remote.Key != "" }
 // pulls reports whether it has left something that is to be pulled. Shadows.mu is held.
 func (r *run) pulls() bool { return r.carries() && r.outcome != nil && r.outcome.Pull }
 
-// travels reports whether the files of a job travel when it runs on another host.
-func travels(r *api.SubmitRequest) bool { return r.Sandbox == api.SandboxYes }
-
 // maxSending is how much output of a claim may be on its way while the next of its jobs runs,
 // unless the host says otherwise.
 const maxSending = 2

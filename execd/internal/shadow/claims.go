@@ -11,6 +11,7 @@ import (
 	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/shadow/match"
 	"paddock/spool"
 )
 
@@ -20,7 +21,7 @@ type claim struct {
 	calls sync.Mutex // held while the host is asked to begin a run or to end it; before Shadows.mu
 
 	// Guarded by Shadows.mu.
-	class class
+	class match.Class
 	lease lease
 	run   *run          // what runs under it; nil: nothing does
 	outs  map[*run]bool // what has run under it, and whose output is still on the host
@@ -152,7 +153,7 @@ func (s *Shadows) Recover(t *job.Task) {
 		now := time.Now()
 		c = &claim{record: record{Host: t.Start.Remote.Host}, closed: true, lease: foundLease(wanted*time.Second, now)}
 	case c.run == nil && (!over || holds):
-		c.class, c.spent = classOf(t.Job), false
+		c.class, c.spent = match.ClassOf(t.Job), false
 	}
 	var before *run
 	if c != nil {

@@ -8,6 +8,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/shadow/match"
 )
 
 // nowLimit is how long a job of -now y is offered to other hosts.
@@ -16,8 +17,8 @@ const nowLimit = 10 * time.Second
 // MayStartNow reports whether another host may have a free slot for what -now y asks for.
 func (s *Shadows) MayStartNow(r *api.SubmitRequest) bool {
 	session := job.SessionOf(r.Interactive)
-	return (s.Domain() != "" || travels(r)) && staysWith(r, session) == "" && slices.ContainsFunc(s.Peers(), func(p api.PeerStatus) bool {
-		return p.State == api.PeerUp && !p.Draining && p.Free > 0 && s.asksFor(r, &p) && unreached(session, &p) == ""
+	return (s.Domain() != "" || match.Travels(r)) && match.Stays(r, session) == "" && slices.ContainsFunc(s.Peers(), func(p api.PeerStatus) bool {
+		return p.State == api.PeerUp && !p.Draining && p.Free > 0 && match.Admits(s.Host.Config(), r, &p) && match.Unreached(session, &p) == ""
 	})
 }
 

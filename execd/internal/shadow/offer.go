@@ -1,7 +1,6 @@
 package shadow
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -13,6 +12,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/shadow/match"
 )
 
 // round offers what waits here to other hosts, and gives claims back that nothing runs
@@ -70,7 +70,7 @@ func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time
 	clear(s.want)
 	for _, w := range waiting {
 		if j := s.Host.Store.Get(w.Job); j != nil {
-			s.want[classOf(j)] += w.Tasks
+			s.want[match.ClassOf(j)] += w.Tasks
 		}
 	}
 	for _, w := range waiting {
@@ -83,7 +83,7 @@ func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time
 			s.answer(j, false)
 			continue
 		}
-		of, n := classOf(j), w.Tasks
+		of, n := match.ClassOf(j), w.Tasks
 		started, enough := true, false
 		for n > 0 && started {
 			if started, enough = s.startIdle(j, of, &w); started {
@@ -100,7 +100,7 @@ func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time
 			continue
 		}
 		var why []string
-		order := s.preferred(j.Terms().Needs.Request(), peers)
+		order := match.Preferred(s.Host.Config(), j.Terms().Needs.Request(), peers)
 		for i := range order {
 			for n > 0 {
 				text, again := s.ask(&order[i], j, of, now)
@@ -124,7 +124,7 @@ func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time
 }
 
 // startIdle is start under a claim that nothing runs under. s.mu is held.
-func (s *Shadows) startIdle(j *job.Job, of class, w *schedule.Waiting) (started, enough bool) {
+func (s *Shadows) startIdle(j *job.Job, of match.Class, w *schedule.Waiting) (started, enough bool) {
 	for _, c := range s.claims {
 		if c.run == nil && c.rest == nil && !c.closed && !c.spent && !s.capped(c) && c.class == of && !c.lease.hopeless(time.Now()) {
 			return s.start(c, j, w)
@@ -140,16 +140,35 @@ func (s *Shadows) Why(j *job.Job) string {
 	return s.stay[j]
 }
 
+// search is that for a slot of a host for a job. s.mu is held.
+func (s *Shadows) search(h *host, j *job.Job, now time.Time) *match.Search {
+	return &match.Search{Config: s.Host.Config(), Request: j.Terms().Needs.Request(), Ad: s.JobAd(j), Domain: s.Domain(), Now: now, Steps: &h.steps}
+}
+
+// notNamed is why a host does not take a job that asks for others.
+const notNamed = "it is not asked for (-q, -l)"
+
+// stays says why a job runs on no host but this one; empty: it may leave.
+func (s *Shadows) stays(j *job.Job) string {
+	t := j.Terms()
+	r := t.Needs.Request()
+	why := match.Stays(r, t.Session)
+	if why == "" && !match.Travels(r) && s.Domain() == "" {
+		why = "FILESYSTEM_DOMAIN is not set"
+	}
+	return why
+}
+
 // beingAsked is why a job is not on a host that has not answered yet.
 const beingAsked = "it is being asked"
 
 // ask asks a host for a slot, or says why not, and when that may be another thing; zero: when
 // the host says so. s.mu is held.
-func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of class, now time.Time) (why string, again time.Time) {
+func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of match.Class, now time.Time) (why string, again time.Time) {
 	h, terms := s.of(p.Name), j.Terms()
-	r, lost := terms.Needs.Request(), unreached(terms.Session, p)
+	r, lost := terms.Needs.Request(), match.Unreached(terms.Session, p)
 	switch {
-	case !s.asksFor(r, p):
+	case !match.Admits(s.Host.Config(), r, p):
 		return notNamed, again
 	case lost != "":
 		return lost, again
@@ -160,10 +179,10 @@ func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of class, now time.Time) (w
 	case p.Draining:
 		return "it is being drained", again
 	}
-	if c := s.restOn(p.Name, of.owner); c != nil {
+	if c := s.restOn(p.Name, of.Owner); c != nil {
 		if ok, _ := schedule.Admits(s.Host.Config(), r, schedule.Place{Host: p.Name, Queue: c.Queue}); ok && c.carving == askedAtOnce {
 			return beingAsked, again
-		} else if ok && s.carve(h, c, of, r, s.JobAd(j), now) {
+		} else if ok && s.carve(h, c, of, s.search(h, j, now)) {
 			return "", again
 		}
 	}
@@ -187,8 +206,8 @@ func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of class, now time.Time) (w
 	case h.stirred && len(h.slots) == 0:
 		return "no slot is free", h.read.Add(freshLeast)
 	}
-	work := s.JobAd(j)
-	best, why, state := s.pick(h, r, work, now)
+	search := s.search(h, j, now)
+	best, why, state := search.Best(h.name, h.slots)
 	switch {
 	case h.steps <= 0: // its expressions are expensive, and others wait meanwhile
 		return beingAsked, now.Add(freshLeast)
@@ -197,42 +216,9 @@ func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of class, now time.Time) (w
 	case best == nil:
 		return why, h.refuse(of, why, state).until
 	}
-	if schedule.Steered(s.Host.Config(), r) {
-		work = steered(work, best.queue)
-	}
-	h.opening = s.want[of]-s.asked[of] > 1 && isPartitionable(best.ad) // the others are carved out of what is left
-	s.send(h, of, &ask{ad: work.OldString()})
+	h.opening = s.want[of]-s.asked[of] > 1 && best.IsPartitionable() // the others are carved out of what is left
+	s.send(h, of, &ask{ad: search.AdFor(best).OldString()})
 	return "", again
-}
-
-// pick returns a slot of a host that a job may get; nil: there is none, and why, or whether that
-// is for the state of the slots. Of those that it may get it is one that has most of what the
-// job names behind -soft. s.mu is held.
-func (s *Shadows) pick(h *host, r *api.SubmitRequest, work *classad.Ad, now time.Time) (best *slotAd, why string, state bool) {
-	config, domain, least := s.Host.Config(), s.Domain(), 0
-	if travels(r) {
-		domain = anyDomain
-	}
-	for i := range h.slots {
-		t := &h.slots[i]
-		ok, soft := schedule.Admits(config, r, schedule.Place{Host: h.name, Queue: t.queue})
-		if !ok || best != nil && soft >= least {
-			continue
-		}
-		text := cmp.Or(unplugged(r, t.ad), unfit(work, t.ad, domain, now, &h.steps))
-		if text == "" {
-			text = short(work, t.ad, now, &h.steps)
-			state = state || text != ""
-		}
-		if text != "" {
-			why = text
-			continue
-		}
-		if best, least = t, soft; soft == 0 {
-			break
-		}
-	}
-	return best, why, state
 }
 
 // ask is a request for a claim.
@@ -243,7 +229,7 @@ type ask struct {
 }
 
 // send asks a host for a slot for a job of a class. s.mu is held.
-func (s *Shadows) send(h *host, of class, a *ask) {
+func (s *Shadows) send(h *host, of match.Class, a *ask) {
 	more := s.want[of]-s.asked[of] > 1
 	h.asking++
 	s.asked[of]++
@@ -255,7 +241,7 @@ func (s *Shadows) send(h *host, of class, a *ask) {
 
 // refuse notes why a host takes no jobs of a class for a while, or, for the state of its slots,
 // until that is another. Shadows.mu is held.
-func (h *host) refuse(of class, why string, state bool) refusal {
+func (h *host) refuse(of match.Class, why string, state bool) refusal {
 	r := h.refused[of]
 	r.text, r.state = api.Visible(api.Short(why)), state
 	r.until = time.Now().Add(min(refusedFor<<r.times, refusedMost))
@@ -269,21 +255,7 @@ func (s *Shadows) look(ctx context.Context, h *host) {
 	defer cancel()
 	var reply api.SlotsReply
 	err := s.On(h.name, "").Call(limited, api.VerbSlots, &api.SlotsRequest{Ads: true}, &reply)
-	var slots []slotAd
-	queues := map[string]string{}
-	for i := range reply.Slots {
-		t := &reply.Slots[i]
-		if len(t.Ad) > maxAd || len(slots) == maxSlots {
-			continue
-		}
-		queues[string(t.Slot)] = t.Queue
-		if t.Free() == 0 {
-			continue
-		}
-		if ad, err := classad.ParseOld(t.Ad); err == nil {
-			slots = append(slots, slotAd{string(t.Slot), t.Queue, ad})
-		}
-	}
+	slots, queues := match.Slots(&reply)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.reading = false
@@ -295,11 +267,11 @@ func (s *Shadows) look(ctx context.Context, h *host) {
 
 // request is send, without the lock. With more a claim is asked for as well on what is left of
 // the slot that this one is carved out of.
-func (s *Shadows) request(ctx context.Context, h *host, of class, a *ask, more bool) {
+func (s *Shadows) request(ctx context.Context, h *host, of match.Class, a *ask, more bool) {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	begun := time.Now()
-	c, err := s.On(h.name, of.owner).Claim(limited, api.ClaimRequest{Slot: a.on, Ad: a.ad, NoWait: true, Lease: wanted, LeftOvers: more, Confirm: true})
+	c, err := s.On(h.name, of.Owner).Claim(limited, api.ClaimRequest{Slot: a.on, Ad: a.ad, NoWait: true, Lease: wanted, LeftOvers: more, Confirm: true})
 	var got, rest *claim
 	if err == nil {
 		got, err = s.enterClaim(ctx, h, of, c, begun, nil)
@@ -320,28 +292,28 @@ func (s *Shadows) request(ctx context.Context, h *host, of class, a *ask, more b
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			state := a.rest != nil || slices.ContainsFunc(h.slots, func(slot slotAd) bool { return isPartitionable(slot.ad) })
+			state := a.rest != nil || slices.ContainsFunc(h.slots, func(slot match.Slot) bool { return slot.IsPartitionable() })
 			switch api.RefusalOf(err) {
 			case api.RefusedTryAgain, api.RefusedState, api.RefusedRank, api.RefusedBusy, api.RefusedShutdown, api.RefusedBroken:
 				state = true
 			}
 			h.refuse(of, err.Error(), state)
-			s.Host.Log.Debug(fmt.Sprintf("execd: host %s refuses a slot for jobs of %s: %v", h.name, of.owner, err))
+			s.Host.Log.Debug(fmt.Sprintf("execd: host %s refuses a slot for jobs of %s: %v", h.name, of.Owner, err))
 		}
 	} else {
 		s.claims[got.name()] = got
-		h.slots = slices.DeleteFunc(h.slots, func(a slotAd) bool { return a.name == got.Slot })
+		h.slots = slices.DeleteFunc(h.slots, func(slot match.Slot) bool { return slot.Name == got.Slot })
 	}
 	s.Wake()
 }
 
 // enterClaim makes a claim that was granted durable; rest is the ad of what is left, if it is
 // for that.
-func (s *Shadows) enterClaim(ctx context.Context, h *host, of class, c *api.Claim, begun time.Time, rest *classad.Ad) (*claim, error) {
+func (s *Shadows) enterClaim(ctx context.Context, h *host, of match.Class, c *api.Claim, begun time.Time, rest *classad.Ad) (*claim, error) {
 	s.mu.Lock()
 	queues := h.queues
 	s.mu.Unlock()
-	r := record{ID: c.Reply.ID, Host: h.name, User: of.owner, Slot: string(c.Reply.Slot), Queue: queueOf(&c.Reply, queues), Lease: c.Reply.Lease, Ad: c.Reply.Ad}
+	r := record{ID: c.Reply.ID, Host: h.name, User: of.Owner, Slot: string(c.Reply.Slot), Queue: match.Queue(&c.Reply, queues), Lease: c.Reply.Lease, Ad: c.Reply.Ad}
 	got := &claim{record: r, class: of, rest: rest, idle: time.Now(), lease: lease{length: time.Duration(r.Lease) * time.Second, tried: begun, renewed: begun}}
 	err := s.check(got)
 	if err == nil {
@@ -353,15 +325,4 @@ func (s *Shadows) enterClaim(ctx context.Context, h *host, of class, c *api.Clai
 		_ = c.Release(limited) // else it ends with its lease
 	}
 	return got, err
-}
-
-// queueOf returns the queue of the slot of a claim: its ad says it, or what was read of the
-// slots of the host.
-func queueOf(r *api.ClaimReply, queues map[string]string) string {
-	if ad, err := classad.ParseOld(r.Ad); err == nil {
-		if q, ok := (&classad.Env{My: ad}).Attr("Queue").Str(); ok {
-			return q
-		}
-	}
-	return queues[string(r.Slot)]
 }

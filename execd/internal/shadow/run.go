@@ -13,6 +13,7 @@ import (
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/policy"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/shadow/match"
 	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/notice"
 )
@@ -90,7 +91,7 @@ func (s *Shadows) enter(t *job.Task, c *claim) *run {
 func (s *Shadows) start(c *claim, j *job.Job, w *schedule.Waiting) (started, enough bool) {
 	s.last = max(s.last+1, uint64(time.Now().UnixNano()))
 	remote := &job.Remote{Host: c.Host, Sandbox: string(api.NewSandboxID(c.ID, s.last))}
-	if travels(j.Terms().Needs.Request()) {
+	if match.Travels(j.Terms().Needs.Request()) {
 		remote.Key = api.NewSandboxKey()
 	}
 	t := s.Host.Store.Take(j, job.Start{
@@ -153,7 +154,7 @@ func (s *Shadows) live(ctx context.Context, r *run) error {
 	}
 	if !r.found {
 		request, err := st.RequestFor(r.task)
-		if err == nil && classOf(r.task.Job) != r.claim.class {
+		if err == nil && match.ClassOf(r.task.Job) != r.claim.class {
 			err = job.ErrAltered
 		}
 		var unmatched error

@@ -28,6 +28,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/shadow/match"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/notice"
 	"paddock/internal/backoff"
@@ -76,8 +77,8 @@ type Shadows struct {
 	hosts  map[string]*host       // guarded by mu; by name
 	claims map[claimName]*claim   // guarded by mu
 	runs   map[api.SandboxID]*run // guarded by mu
-	asked  map[class]int          // guarded by mu; claims that hosts are being asked for
-	want   map[class]int          // guarded by mu; tasks that wait, as of the last round
+	asked  map[match.Class]int    // guarded by mu; claims that hosts are being asked for
+	want   map[match.Class]int    // guarded by mu; tasks that wait, as of the last round
 	now    map[*job.Job]chan bool // guarded by mu; jobs that are to start now, and where that is told
 	stay   map[*job.Job]string    // guarded by mu; why jobs that wait were not taken by any host, as of the last round
 	last   uint64                 // guarded by mu; counter of the last run
@@ -86,7 +87,7 @@ type Shadows struct {
 // host is another host.
 type host struct {
 	name     string
-	slots    []slotAd          // its free slots, as of read
+	slots    []match.Slot      // its free slots, as of read
 	queues   map[string]string // queues of slots, by name
 	read     time.Time
 	reading  bool
@@ -97,7 +98,7 @@ type host struct {
 	asking   int    // claims that it is being asked for
 	steps    int    // that are left in this round to evaluate its ads
 	crowded  bool   // a job has found no free slot there in this round
-	refused  map[class]refusal
+	refused  map[match.Class]refusal
 	follows  bool                     // its events are followed
 	heard    bool                     // it has said what it had to say of runs of earlier execds
 	again    time.Time                // when they are followed again after a failure, without a run there
@@ -118,6 +119,7 @@ type refusal struct {
 // These bound what is done for jobs that wait.
 const (
 	most        = 256              // jobs that are looked at in a round
+	matchSteps  = 300_000          // by which the ads of a host are evaluated in a round
 	askedAtOnce = 8                // claims of one host
 	fresh       = 5 * time.Second  // how long the ads of slots are believed
 	freshLeast  = time.Second      // the same when they are known to have changed
@@ -132,7 +134,7 @@ const (
 func (s *Shadows) Init() {
 	s.wake, s.leases = make(chan struct{}, 1), make(chan struct{}, 1)
 	s.hosts, s.claims, s.runs = map[string]*host{}, map[claimName]*claim{}, map[api.SandboxID]*run{}
-	s.now, s.asked, s.want, s.stay = map[*job.Job]chan bool{}, map[class]int{}, map[class]int{}, map[*job.Job]string{}
+	s.now, s.asked, s.want, s.stay = map[*job.Job]chan bool{}, map[match.Class]int{}, map[match.Class]int{}, map[*job.Job]string{}
 }
 
 // Wake notes that there may be something to be done: a job waits, or the slots of another
@@ -216,7 +218,7 @@ func (s *Shadows) do(f func(ctx context.Context)) {
 func (s *Shadows) of(name string) *host {
 	h := s.hosts[name]
 	if h == nil {
-		h = &host{name: name, refused: map[class]refusal{}, acks: map[api.SandboxID]uint64{}}
+		h = &host{name: name, refused: map[match.Class]refusal{}, acks: map[api.SandboxID]uint64{}}
 		s.hosts[name] = h
 	}
 	return h
