@@ -142,7 +142,8 @@ var importers = map[string]struct{ by, reason string }{
 	"paddock/execd/internal/peer":   {"paddock/execd paddock/execd/internal/daemon paddock/execd/internal/server", "keys of hosts are in few hands"},
 	"paddock/execd/internal/server": {"paddock/execd/internal/daemon", "the hatch is opened by the daemon alone"},
 
-	"paddock/execd/internal/shadow/match": {"paddock/execd/internal/shadow", "what is said of other hosts is judged where they are asked"},
+	"paddock/execd/internal/shadow/match":  {"paddock/execd/internal/shadow", "what is said of other hosts is judged where they are asked"},
+	"paddock/execd/internal/shadow/remote": {"paddock/execd/internal/shadow", "secrets of claims are in few hands"},
 
 	"paddock/qsub/internal/account": {"paddock/qsub", apart},
 	"paddock/qsub/internal/admin":   {"paddock/qsub", apart},

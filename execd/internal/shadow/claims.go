@@ -3,7 +3,6 @@ package shadow
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,12 +11,13 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/shadow/match"
+	"paddock/execd/internal/shadow/remote"
 	"paddock/spool"
 )
 
 // claim is a slot of another host that one of this host's users holds.
 type claim struct {
-	record
+	remote.Claim
 	calls sync.Mutex // held while the host is asked to begin a run or to end it; before Shadows.mu
 
 	// Guarded by Shadows.mu.
@@ -35,20 +35,6 @@ type claim struct {
 	// is on a slot in which jobs run. carving counts the slots that are being carved out of it.
 	rest    *classad.Ad
 	carving int
-}
-
-// check refuses a claim of which a host says what cannot be.
-func (s *Shadows) check(c *claim) error {
-	if c.Lease < api.MinLease || c.Lease > maxLease || !api.IsName(c.Queue) || !api.IsName(c.Slot) {
-		return errors.New("it grants a claim that has no slot or no lease")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.claims[c.name()] != nil {
-		return errors.New("it grants a claim twice")
-	}
-	_, err := nameOf(&c.record)
-	return err
 }
 
 // slotAd returns the ad of the slot of a claim as it was granted.
@@ -96,7 +82,7 @@ func (s *Shadows) release(c *claim) {
 // s.mu is held.
 func (s *Shadows) over(c *claim, why string) {
 	c.closed, c.spent = true, true
-	s.warnf("execd: host %s: claim %s is over: %s", c.Host, c.public(), why)
+	s.warnf("execd: host %s: claim %s is over: %s", c.Host, c.Public(), why)
 	s.detachAll(c)
 	if r := c.run; r != nil {
 		r.poke()
@@ -108,12 +94,12 @@ func (s *Shadows) over(c *claim, why string) {
 // forget forgets a claim that nothing runs under. One whose file stays is given back by the
 // next execd. s.mu is held.
 func (s *Shadows) forget(c *claim) {
-	delete(s.claims, c.name())
+	delete(s.claims, c.Name())
 	if c.ID == "" {
 		return
 	}
 	s.do(func(context.Context) {
-		if err := (&records{s.Root}).remove(&c.record); err != nil {
+		if err := (&remote.Store{Root: s.Root}).Remove(&c.Claim); err != nil {
 			s.warnf("execd: %v", err)
 		}
 	})
@@ -121,7 +107,7 @@ func (s *Shadows) forget(c *claim) {
 
 // Load takes over the claims that an earlier execd has left, before Recover.
 func (s *Shadows) Load() error {
-	list, err := (&records{s.Root}).load(s.Host.Log)
+	list, err := (&remote.Store{Root: s.Root}).Load(s.Host.Log)
 	if err != nil {
 		return err
 	}
@@ -129,7 +115,7 @@ func (s *Shadows) Load() error {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for _, r := range list {
-		s.claims[r.name()] = &claim{record: *r, spent: true, idle: now, lease: foundLease(time.Duration(r.Lease)*time.Second, now)}
+		s.claims[r.Name()] = &claim{Claim: *r, spent: true, idle: now, lease: foundLease(time.Duration(r.Lease)*time.Second, now)}
 	}
 	return nil
 }
@@ -141,7 +127,7 @@ func (s *Shadows) Recover(t *job.Task) {
 	state := s.Host.Store.State(t)
 	ended, over := state == job.Ended, state == job.Over
 	holds := over && t.End.Holds
-	c := s.claims[claimName{t.Start.Remote.Host, t.Start.Claim}]
+	c := s.claims[remote.Name{Host: t.Start.Remote.Host, Public: t.Start.Claim}]
 	switch {
 	case ended:
 		c = nil
@@ -151,7 +137,7 @@ func (s *Shadows) Recover(t *job.Task) {
 			s.warnf("job %v: runs on %s, and nothing is known of its claim", t, t.Start.Remote.Host)
 		}
 		now := time.Now()
-		c = &claim{record: record{Host: t.Start.Remote.Host}, closed: true, lease: foundLease(wanted*time.Second, now)}
+		c = &claim{Claim: remote.Claim{Host: t.Start.Remote.Host}, closed: true, lease: foundLease(wanted*time.Second, now)}
 	case c.run == nil && (!over || holds):
 		c.class, c.spent = match.ClassOf(t.Job), false
 	}

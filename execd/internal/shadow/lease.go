@@ -8,13 +8,11 @@ const (
 	renewPatience = 10 * time.Second
 	// killing is how long a host may take to end a job when its lease is over.
 	killing = 30 * time.Second
-	// maxLease is the longest lease, in seconds: a year.
-	maxLease = 365 * 24 * 60 * 60
 )
 
 // lease is that of a claim, or of the sandbox of a run whose claim is gone, as the host sees it
-// that holds it. What counts is when it
-// was tried to renew it last: if the answer was lost, the other host has renewed it.
+// that holds it. What counts is when it was tried to renew it last: if the answer was lost, the
+// other host has renewed it.
 type lease struct {
 	length  time.Duration
 	tried   time.Time // the last attempt to renew it was begun

@@ -2,6 +2,7 @@ package shadow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/shadow/match"
+	"paddock/execd/internal/shadow/remote"
 )
 
 // round offers what waits here to other hosts, and gives claims back that nothing runs
@@ -301,7 +303,7 @@ func (s *Shadows) request(ctx context.Context, h *host, of match.Class, a *ask, 
 			s.Host.Log.Debug(fmt.Sprintf("execd: host %s refuses a slot for jobs of %s: %v", h.name, of.Owner, err))
 		}
 	} else {
-		s.claims[got.name()] = got
+		s.claims[got.Name()] = got
 		h.slots = slices.DeleteFunc(h.slots, func(slot match.Slot) bool { return slot.Name == got.Slot })
 	}
 	s.Wake()
@@ -311,13 +313,16 @@ func (s *Shadows) request(ctx context.Context, h *host, of match.Class, a *ask, 
 // for that.
 func (s *Shadows) enterClaim(ctx context.Context, h *host, of match.Class, c *api.Claim, begun time.Time, rest *classad.Ad) (*claim, error) {
 	s.mu.Lock()
-	queues := h.queues
+	queues, twice := h.queues, s.claims[remote.Name{Host: h.name, Public: c.Reply.ID.String()}] != nil
 	s.mu.Unlock()
-	r := record{ID: c.Reply.ID, Host: h.name, User: of.Owner, Slot: string(c.Reply.Slot), Queue: match.Queue(&c.Reply, queues), Lease: c.Reply.Lease, Ad: c.Reply.Ad}
-	got := &claim{record: r, class: of, rest: rest, idle: time.Now(), lease: lease{length: time.Duration(r.Lease) * time.Second, tried: begun, renewed: begun}}
-	err := s.check(got)
+	r := remote.Claim{ID: c.Reply.ID, Host: h.name, User: of.Owner, Slot: string(c.Reply.Slot), Queue: match.Queue(&c.Reply, queues), Lease: c.Reply.Lease, Ad: c.Reply.Ad}
+	got := &claim{Claim: r, class: of, rest: rest, idle: time.Now(), lease: lease{length: time.Duration(r.Lease) * time.Second, tried: begun, renewed: begun}}
+	err := got.Check()
+	if err == nil && twice {
+		err = errors.New("it grants a claim twice")
+	}
 	if err == nil {
-		err = (&records{s.Root}).put(&got.record)
+		err = (&remote.Store{Root: s.Root}).Put(&got.Claim)
 	}
 	if err != nil {
 		limited, cancel := context.WithTimeout(ctx, callLimit)

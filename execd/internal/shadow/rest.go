@@ -7,6 +7,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/shadow/match"
+	"paddock/execd/internal/shadow/remote"
 )
 
 // restOn returns the claim of a user on what is left of a partitionable slot of a host; nil:
@@ -40,7 +41,7 @@ func (s *Shadows) keepRest(ctx context.Context, h *host, of match.Class, c *api.
 	}
 	ad := match.Rest(c.Reply.Ad)
 	s.mu.Lock()
-	had := s.claims[claimName{h.name, c.Reply.ID.String()}]
+	had := s.claims[remote.Name{Host: h.name, Public: c.Reply.ID.String()}]
 	if had != nil && had.rest != nil && !had.closed && had.ID == c.Reply.ID {
 		had.rest, had.lease.tried, had.lease.renewed = ad, begun, begun
 		s.mu.Unlock()
@@ -54,6 +55,6 @@ func (s *Shadows) keepRest(ctx context.Context, h *host, of match.Class, c *api.
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.claims[rest.name()] = rest
+	s.claims[rest.Name()] = rest
 	return rest
 }

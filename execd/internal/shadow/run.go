@@ -95,7 +95,7 @@ func (s *Shadows) start(c *claim, j *job.Job, w *schedule.Waiting) (started, eno
 		remote.Key = api.NewSandboxKey()
 	}
 	t := s.Host.Store.Take(j, job.Start{
-		Queue: c.Queue, Boot: s.Host.Boot, Claim: c.public(), Priority: w.Priority, Parts: w.Parts, Remote: remote,
+		Queue: c.Queue, Boot: s.Host.Boot, Claim: c.Public(), Priority: w.Priority, Parts: w.Parts, Remote: remote,
 	}, time.Now())
 	if t == nil {
 		return false, false

@@ -29,6 +29,7 @@ import (
 	"paddock/execd/internal/output"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/shadow/match"
+	"paddock/execd/internal/shadow/remote"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/notice"
 	"paddock/internal/backoff"
@@ -75,7 +76,7 @@ type Shadows struct {
 	mu     sync.Mutex
 	ctx    context.Context        // guarded by mu; of all that is under way; nil: nothing is done yet
 	hosts  map[string]*host       // guarded by mu; by name
-	claims map[claimName]*claim   // guarded by mu
+	claims map[remote.Name]*claim // guarded by mu
 	runs   map[api.SandboxID]*run // guarded by mu
 	asked  map[match.Class]int    // guarded by mu; claims that hosts are being asked for
 	want   map[match.Class]int    // guarded by mu; tasks that wait, as of the last round
@@ -133,7 +134,7 @@ const (
 // Init makes it ready. It does not do anything yet.
 func (s *Shadows) Init() {
 	s.wake, s.leases = make(chan struct{}, 1), make(chan struct{}, 1)
-	s.hosts, s.claims, s.runs = map[string]*host{}, map[claimName]*claim{}, map[api.SandboxID]*run{}
+	s.hosts, s.claims, s.runs = map[string]*host{}, map[remote.Name]*claim{}, map[api.SandboxID]*run{}
 	s.now, s.asked, s.want, s.stay = map[*job.Job]chan bool{}, map[match.Class]int{}, map[match.Class]int{}, map[*job.Job]string{}
 }
 

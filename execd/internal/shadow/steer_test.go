@@ -11,6 +11,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/shadow/remote"
 	"paddock/execd/internal/stage/base"
 )
 
@@ -39,7 +40,7 @@ func TestLeftOvers(t *testing.T) {
 		h.node.mu.Lock()
 		h.node.claims[theRest] = &held{until: h.node.claims[h.node.any()].until}
 		h.node.mu.Unlock()
-		if err := (&records{h.root}).put(&record{ID: theRest, Host: "node", User: "anna", Slot: "1", Queue: "all.q", Lease: 2400}); err != nil {
+		if err := (&remote.Store{Root: h.root}).Put(&remote.Claim{ID: theRest, Host: "node", User: "anna", Slot: "1", Queue: "all.q", Lease: 2400}); err != nil {
 			t.Fatal(err)
 		}
 		h.stop()

@@ -11,6 +11,7 @@ import (
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/shadow/remote"
 	"paddock/spool"
 )
 
@@ -38,7 +39,7 @@ func (s *Shadows) activate(ctx context.Context, r *run, request *api.SubmitReque
 	config := s.Host.Config()
 	one.Queues, one.SoftQueues, one.Hard, one.Soft = nil, nil, schedule.Unnamed(config, one.Hard), schedule.Unnamed(config, one.Soft)
 
-	s.logf("%v: is started on %s: claim=%s user=%s queue=%s", r, r.host, r.claim.public(), t.Job.Owner, t.Start.Queue)
+	s.logf("%v: is started on %s: claim=%s user=%s queue=%s", r, r.host, r.claim.Public(), t.Job.Owner, t.Start.Queue)
 	r.claim.calls.Lock()
 	defer r.claim.calls.Unlock()
 	if s.Host.Store.Want(t) != nil {
@@ -430,7 +431,7 @@ func (s *Shadows) renewAll(ctx context.Context, name string, list []renewal) {
 			refused, reply.Claims = reply.Claims[0].Error, reply.Claims[1:]
 		} else {
 			one := reply.Sandboxes[0]
-			if refused, reply.Sandboxes = one.Error, reply.Sandboxes[1:]; one.Lease > 0 && one.Lease <= maxLease {
+			if refused, reply.Sandboxes = one.Error, reply.Sandboxes[1:]; one.Lease > 0 && one.Lease <= remote.MaxLease {
 				l.length = time.Duration(one.Lease) * time.Second
 			}
 		}

@@ -1,4 +1,4 @@
-package shadow
+package remote
 
 import (
 	"encoding/json"
@@ -7,14 +7,13 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"time"
 
 	"paddock/spool"
 	"paddock/spool/atomicfile"
 )
 
-func good() record {
-	return record{Format: 1, ID: "<node7>#1764#12#secret", Host: "node7", User: "anna", Slot: "3", Queue: "all.q", Lease: 2400}
+func good() Claim {
+	return Claim{Format: 1, ID: "<node7>#1764#12#secret", Host: "node7", User: "anna", Slot: "3", Queue: "all.q", Lease: 2400}
 }
 
 // A claim is on disk as a whole or not at all, whatever write fails.
@@ -23,7 +22,7 @@ func TestRecordFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &records{root}
+	s := &Store{root}
 	log := slog.New(slog.DiscardHandler)
 	failed := 0
 	for n := 1; ; n++ {
@@ -34,16 +33,16 @@ func TestRecordFaults(t *testing.T) {
 			}
 			return nil
 		})
-		err := s.put(&r)
+		err := s.Put(&r)
 		restore()
-		list, loadErr := s.load(log)
+		list, loadErr := s.Load(log)
 		if loadErr != nil {
 			t.Fatal(loadErr)
 		}
 		if len(list) > 0 && *list[0] != r || err == nil && len(list) != 1 || len(list) > 1 {
 			t.Errorf("after %v at step %d: %+v", err, n, list)
 		}
-		if err := s.remove(&r); err != nil {
+		if err := s.Remove(&r); err != nil {
 			t.Fatal(err)
 		}
 		if err == nil {
@@ -56,7 +55,7 @@ func TestRecordFaults(t *testing.T) {
 	if failed < 3 {
 		t.Errorf("%d steps can fail; want those of a durable write", failed)
 	}
-	if list, err := s.load(log); err != nil || len(list) != 0 {
+	if list, err := s.Load(log); err != nil || len(list) != 0 {
 		t.Errorf("after all: %+v, %v", list, err)
 	}
 }
@@ -68,9 +67,9 @@ func TestRecordLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &records{root}
+	s := &Store{root}
 	r := good()
-	if err := s.put(&r); err != nil {
+	if err := s.Put(&r); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(s.path("node7.1764.12"))
@@ -82,7 +81,7 @@ func TestRecordLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list, err := s.load(slog.New(slog.DiscardHandler))
+	list, err := s.Load(slog.New(slog.DiscardHandler))
 	if err != nil || len(list) != 1 || *list[0] != r {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -92,7 +91,7 @@ func TestRecordLoad(t *testing.T) {
 	if err := os.WriteFile(s.path("node7.1.2"), []byte(`{"format":2}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.load(slog.New(slog.DiscardHandler)); !errors.Is(err, spool.ErrFormat) {
+	if _, err := s.Load(slog.New(slog.DiscardHandler)); !errors.Is(err, spool.ErrFormat) {
 		t.Errorf("of a later format: %v", err)
 	}
 }
@@ -110,7 +109,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := nameOf(r); err != nil || again != name {
+		if again, err := file(r); err != nil || again != name {
 			t.Errorf("%q is %q, %v", name, again, err)
 		}
 		text, err := json.Marshal(r)
@@ -121,34 +120,4 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%+v and %+v, %v", r, same, err)
 		}
 	})
-}
-
-// Attempts without an answer count for how long the other host may have a job run, and
-// those that were not sent do not.
-func TestLease(t *testing.T) {
-	at := func(s int) time.Time { return time.Unix(int64(10_000+s), 0) }
-	for _, tt := range []struct {
-		name                  string
-		tried, asked, renewed int
-		failures              int
-		due                   int
-		hopeless              int // the first second
-		lost                  int
-	}{
-		{"renewed", 0, 0, 0, 0, 200, 601, 646},
-		{"an answer was lost", 200, 200, 0, 1, 201, 601, 846},
-		{"three were", 203, 203, 0, 3, 207, 601, 849},
-		{"it does not listen", 200, 590, 200, 9, 620, 801, 846},
-	} {
-		l := lease{length: 600 * time.Second, tried: at(tt.tried), asked: at(tt.asked), renewed: at(tt.renewed), failures: tt.failures}
-		if due := l.due(); !due.Equal(at(tt.due)) {
-			t.Errorf("%s: it is due at %v, want %v", tt.name, due.Sub(at(0)), tt.due)
-		}
-		if l.hopeless(at(tt.hopeless-1)) || !l.hopeless(at(tt.hopeless)) {
-			t.Errorf("%s: it is hopeless at another time than %d", tt.name, tt.hopeless)
-		}
-		if lost := l.lost(); !lost.Equal(at(tt.lost)) {
-			t.Errorf("%s: it is lost at %v, want %v", tt.name, lost.Sub(at(0)), tt.lost)
-		}
-	}
 }
