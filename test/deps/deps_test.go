@@ -144,6 +144,7 @@ var importers = map[string]struct{ by, reason string }{
 
 	"paddock/execd/internal/shadow/match":  {"paddock/execd/internal/shadow", "what is said of other hosts is judged where they are asked"},
 	"paddock/execd/internal/shadow/remote": {"paddock/execd/internal/shadow", "secrets of claims are in few hands"},
+	"paddock/execd/internal/shadow/report": {"paddock/execd/internal/shadow", "what is said of other hosts is judged where they are asked"},
 
 	"paddock/qsub/internal/account": {"paddock/qsub", apart},
 	"paddock/qsub/internal/admin":   {"paddock/qsub", apart},

@@ -8,6 +8,7 @@ import (
 	"paddock/execd/api/accounting"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/policy"
+	"paddock/execd/internal/shadow/report"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/spool"
@@ -16,87 +17,30 @@ import (
 // maxLost bounds how often a task is started again after another host was lost under it.
 const maxLost = 10
 
-// told is how a run has ended, by what its host has said.
-type told struct {
-	end  *api.ActivationEnd
-	used *accounting.Record // nil: nothing is known of what it has used
-}
-
-// toldBy reads what a host has said of an end. It may say anything.
-func toldBy(e *api.ActivationEnd) told {
-	t := told{end: e}
-	if rec, err := accounting.Parse([]byte(e.Accounting)); err == nil && len(e.Accounting) <= maxLine && plausible(&rec) {
-		t.used = &rec
-	}
-	return t
-}
-
-// plausible reports whether nothing that a record says was used is less than nothing.
-func plausible(rec *accounting.Record) bool {
-	for _, n := range []float64{
-		rec.RuUTime, rec.RuSTime, rec.RuMaxRSS, rec.RuInBlock, rec.CPU, rec.Mem, rec.IO, rec.IOW, rec.MaxVMem,
-		float64(rec.StartTime), float64(rec.EndTime - rec.StartTime), float64(rec.RuWallclock),
-	} {
-		if !(n >= 0 && n < 1e18) { // nor is it no number
-			return false
-		}
-	}
-	return true
-}
-
-// maxLine bounds an accounting line of another host, in bytes.
-const maxLine = 64 << 10
-
-// maxFailed is the largest code of a failure.
-const maxFailed = spool.FailedLease
-
-// outcome is the end as a shepherd of this host would have told it.
-func (t *told) outcome() spool.Outcome {
-	if t.end.Exit < 0 || t.end.Exit > 255 || t.end.Failed < 0 || t.end.Failed > maxFailed {
-		return spool.Outcome{Failed: spool.FailedUnexpectedError, Blame: spool.BlameSystem, Reason: "its host has told of an end that cannot be"}
-	}
-	out := spool.Outcome{Failed: t.end.Failed, Blame: spool.BlameOf(t.end.Failed), Reason: api.Visible(api.Short(t.end.Reason))}
-	if u := t.used; u == nil && !t.end.Started.IsZero() && !t.end.Ended.Before(t.end.Started) && t.end.Ended.Sub(t.end.Started) < maxRun {
-		// It has run, and what it has used is told later.
-		out.Usage = &spool.Usage{ExitStatus: t.end.Exit, Start: t.end.Started.Unix(), End: t.end.Ended.Unix(), Wallclock: int64(t.end.Ended.Sub(t.end.Started) / time.Second)}
-	} else if u != nil && u.StartTime > 0 {
-		out.Usage = &spool.Usage{ExitStatus: t.end.Exit, Start: u.StartTime, End: u.EndTime, Wallclock: u.RuWallclock, UTime: seconds(u.RuUTime), STime: seconds(u.RuSTime), MaxRSS: int64(u.RuMaxRSS)}
-		if t.end.Exit > 128 && t.end.Failed == spool.FailedAfterJob {
-			out.Usage.Signal = t.end.Exit - 128
-		}
-	}
-	return out
-}
-
-// maxRun bounds for how long a host may say that a job has run.
-const maxRun = 100 * 365 * 24 * time.Hour
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
 // conclude makes of what a host has said what is recorded of a run.
-func (s *Shadows) conclude(r *run, t told) {
+func (s *Shadows) conclude(r *run, end report.End) {
 	task := r.task
 	if s.Host.Store.State(task) == job.Over {
-		s.overBefore(r, &t)
+		s.overBefore(r, &end)
 	}
-	out := t.outcome()
+	out := end.Outcome()
 	want := s.Host.Store.Want(task)
 	rerunnable := outcome.Rerunnable(task, s.Host.Config().Queue(task.Start.Queue))
-	cause := spool.Cause(t.end.Cause)
+	cause := spool.Cause(end.Cause)
 	switch {
 	case r.tail.End != nil:
 	case want != nil && !want.Requeue:
 	case cause == spool.CauseLease:
 		r.tail.End = lost(task, rerunnable, r.host+" has ended it: the lease of its claim was over")
-	case r.carries() && t.end.Failed == accounting.FailedTransfer: // before it was heard here that it is over
+	case r.carries() && end.Failed == accounting.FailedTransfer: // before it was heard here that it is over
 		r.tail.End = outputLost(task, rerunnable, fmt.Sprintf("%s has its output no more: %s", r.host, out.Reason))
 	case want == nil && (cause == spool.CauseEvicted || cause == spool.CauseHeld):
 		// What the policy of the host does not want there any more may run elsewhere.
 		want = &job.Want{By: r.host, Requeue: rerunnable, Slot: true, Cause: out.Reason}
 	}
 	f := &r.tail.Facts
-	f.Outcome, f.Started, f.Ended = &out, t.end.Started, t.end.Ended
-	if u := t.used; u != nil {
+	f.Outcome, f.Started, f.Ended = &out, end.Started, end.Ended
+	if u := end.Used; u != nil {
 		f.Total = api.Usage{Wallclock: float64(u.RuWallclock), CPU: u.CPU, Mem: u.Mem, IO: u.IO, IOWait: u.IOW, MaxVMem: u.MaxVMem}
 	}
 	if r.tail.End == nil {
@@ -112,7 +56,7 @@ func (s *Shadows) conclude(r *run, t told) {
 			f.Obey(s.Host.JobAd(task), last, time.Now())
 		}
 	}
-	s.account(r, t.used)
+	s.account(r, end.Used)
 }
 
 // account composes the accounting line.
@@ -145,11 +89,11 @@ func outputLost(t *job.Task, rerunnable bool, why string) *job.End {
 
 // overBefore takes over what is recorded of a run that is over. What its host says now is only
 // what it has used.
-func (s *Shadows) overBefore(r *run, t *told) {
+func (s *Shadows) overBefore(r *run, end *report.End) {
 	recorded := *r.task.End
-	end := *t.end
-	end.Failed, end.Exit, end.Reason = recorded.Failed, recorded.Exit, recorded.Reason
-	t.end = &end
+	e := *end.ActivationEnd
+	e.Failed, e.Exit, e.Reason = recorded.Failed, recorded.Exit, recorded.Reason
+	end.ActivationEnd = &e
 	recorded.Accounting, recorded.Holds = "", false
 	if r.unwanted != nil {
 		outcome.Undelivered(&recorded, r.unwanted, "")
@@ -174,7 +118,7 @@ func (s *Shadows) undone(r *run, why string) {
 	var used *accounting.Record
 	s.mu.Lock()
 	if r.final != nil {
-		used = toldBy(r.final).used
+		used = report.EndOf(r.final).Used
 	}
 	s.mu.Unlock()
 	s.account(r, used)

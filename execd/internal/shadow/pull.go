@@ -12,6 +12,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/sandbox/worker"
+	"paddock/execd/internal/shadow/report"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/notice"
@@ -139,7 +140,7 @@ func (s *Shadows) recordOver(ctx context.Context, r *run) error {
 	s.mu.Lock()
 	over, holds := r.over, r.outcome.Held
 	s.mu.Unlock()
-	s.conclude(r, told{end: over})
+	s.conclude(r, report.End{ActivationEnd: over})
 	e := r.tail.End
 	e.Carries, e.Holds = s.wanted(r, r.tail.Word()), holds
 	if want := s.Host.Store.Want(r.task); want != nil && e.Cause == spool.CauseDeleted && e.Failed == 0 && e.Carries == job.CarriesStreams && s.wanted(r, exit.WordExit) == job.CarriesOutput {

@@ -14,6 +14,7 @@ import (
 	"paddock/execd/internal/policy"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/shadow/match"
+	"paddock/execd/internal/shadow/report"
 	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/notice"
 )
@@ -308,10 +309,10 @@ func (s *Shadows) follow(ctx context.Context, r *run) error {
 		case failed != "" && over == nil && final == nil:
 			return s.unpushed(ctx, r, failed)
 		case final != nil:
-			s.conclude(r, toldBy(final))
+			s.conclude(r, report.EndOf(final))
 			return s.finish(ctx, r)
 		case over != nil && (gone || past || forgotten && r.brought):
-			s.conclude(r, told{end: over})
+			s.conclude(r, report.End{ActivationEnd: over})
 			return s.finish(ctx, r)
 		case gone && !there && !r.found && !unsure:
 			return s.withdraw(ctx, r, errors.New(why))

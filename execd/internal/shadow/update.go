@@ -13,6 +13,7 @@ import (
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/policy"
+	"paddock/execd/internal/shadow/report"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/spool"
@@ -72,41 +73,6 @@ func (r *run) take(e *api.ActivationEvent, s *ad.Status, most time.Duration) {
 	r.poke()
 }
 
-// statusIn reads the attributes of a run in an update of its host, which may say anything, or
-// in the record of its job; nil: there are none. Most is within what time the next comes.
-func statusIn(text string) (s *ad.Status, most time.Duration) {
-	if text == "" || len(text) > api.MaxUpdate {
-		return nil, 0
-	}
-	said, err := classad.ParseOld(text)
-	if err != nil {
-		return nil, 0
-	}
-	env := &classad.Env{My: said}
-	number := func(name string) float64 {
-		n, ok := env.Attr(name).Number()
-		if !ok || !(n >= 0 && n < 1e18) {
-			return 0
-		}
-		return n
-	}
-	state, _ := env.Attr("JobState").Str()
-	s = &ad.Status{
-		Suspended: state == "Suspended", Processes: int(number("NumPids")), SysCPU: length(number("RemoteSysCpu")), UserCPU: length(number("RemoteUserCpu")),
-		ImageSize: int64(number("ImageSize")), ResidentSetSize: int64(number("ResidentSetSize")),
-	}
-	if at := number("JobStartDate"); at > 0 {
-		s.Started = time.Unix(int64(at), 0)
-	}
-	return s, length(number("JobInfoMaxInterval"))
-}
-
-// length returns a time of so many seconds, at most a century.
-func length(seconds float64) time.Duration {
-	const most = 100 * 365 * 24 * 60 * 60
-	return time.Duration(min(seconds, most) * float64(time.Second))
-}
-
 // now is what the record of the job is to have of a run. s.mu is held.
 func (k *known) now(t *job.Task) job.Update {
 	u := job.Update{}
@@ -127,7 +93,7 @@ func (k *known) recall(u job.Update) {
 	for name, value := range u {
 		fmt.Fprintf(&text, "%s = %s\n", name, value)
 	}
-	if s, _ := statusIn(text.String()); s != nil {
+	if s, _ := report.StatusOf(text.String()); s != nil {
 		k.status, k.used = *s, true
 	}
 	k.reconnects, _ = strconv.Atoi(u[numJobReconnects])

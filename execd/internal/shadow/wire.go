@@ -12,6 +12,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/shadow/remote"
+	"paddock/execd/internal/shadow/report"
 	"paddock/spool"
 )
 
@@ -193,7 +194,7 @@ func (s *Shadows) heard(h *host, acks []api.Ack, reply *api.FollowReply) {
 	events := reply.Events[:min(len(reply.Events), api.MaxEvents)]
 	status, most := make([]*ad.Status, len(events)), make([]time.Duration, len(events))
 	for i := range events {
-		status[i], most[i] = statusIn(events[i].Ad)
+		status[i], most[i] = report.StatusOf(events[i].Ad)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
