@@ -9,11 +9,10 @@ import (
 
 // buildShadows has what waits here offered to other hosts. The queue is made after it.
 func (d *daemon) buildShadows(hosts *peer.Clients) {
-	d.shadows = &shadow.Shadows{
+	d.shadows = shadow.New(shadow.Execd{
 		Host: &d.stages.Host, Root: d.root, Streams: d.stages.Streams, On: hosts.Of, Peers: d.watch.Status, Domain: d.domain,
 		JobAd: func(j *job.Job) *classad.Ad { return d.slotAds.jobAd(j, nil, nil) },
-	}
-	d.shadows.Init()
+	})
 	d.stages.Away, d.watch.Changed = d.shadows, d.shadows.Stirred
 }
 

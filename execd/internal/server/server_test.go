@@ -56,8 +56,7 @@ func newServer(t *testing.T) (*Server, string) {
 		Store: store, Claims: claim.NewTable(config.Queues, queue.Holder), Config: config, States: states, Log: log, Hold: func() string { return "because" },
 	})
 	programs := &program.Programs{Slots: q, Config: func() *conf.Config { return config }}
-	away := &shadow.Shadows{Peers: func() []api.PeerStatus { return nil }, Domain: func() string { return "" }}
-	away.Init()
+	away := shadow.New(shadow.Execd{Peers: func() []api.PeerStatus { return nil }, Domain: func() string { return "" }})
 	return &Server{
 		Shadows: away, Store: store, Programs: programs, Book: account.New(filepath.Join(dir, "accounting"), store), Users: &user.Directory{},
 		Config: func() *conf.Config { return config }, Queue: q, Stages: &stage.Runner{Host: base.Host{Store: store, Launcher: &launch.Launcher{}}},

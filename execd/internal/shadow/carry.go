@@ -3,7 +3,6 @@ package shadow
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"time"
@@ -164,14 +163,6 @@ func (r *run) leaseOf() *lease {
 	return &r.claim.lease
 }
 
-// renewSoon has the leases looked at.
-func (s *Shadows) renewSoon() {
-	select {
-	case s.leases <- struct{}{}:
-	default:
-	}
-}
-
 // Transfer returns how the files of a run on another host travel, or what was left out; nil:
 // they do not, and nothing was.
 func (s *Shadows) Transfer(run spool.RunID) *api.Transfer {
@@ -214,7 +205,7 @@ func (s *Shadows) tell(ctx context.Context, r *run, what string, do func(ctx con
 			s.warnf("%v: %s does not take that %s: %v", r, r.host, what, err)
 			return true
 		}
-		s.Host.Log.Debug(fmt.Sprintf("%v: %s: %v", r, what, err))
+		s.debugf("%v: %s: %v", r, what, err)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		until := s.lostAt(r)

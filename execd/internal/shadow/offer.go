@@ -3,7 +3,6 @@ package shadow
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -300,7 +299,7 @@ func (s *Shadows) request(ctx context.Context, h *host, of match.Class, a *ask, 
 				state = true
 			}
 			h.refuse(of, err.Error(), state)
-			s.Host.Log.Debug(fmt.Sprintf("execd: host %s refuses a slot for jobs of %s: %v", h.name, of.Owner, err))
+			s.debugf("execd: host %s refuses a slot for jobs of %s: %v", h.name, of.Owner, err)
 		}
 	} else {
 		s.claims[got.Name()] = got

@@ -92,7 +92,7 @@ func (s *Shadows) bring(ctx context.Context, r *run) (lost string, err error) {
 		case <-ctx.Done():
 			if active {
 				if err := <-ended; err != nil {
-					s.Host.Log.Debug(fmt.Sprintf("%v: output: %v", r, err))
+					s.debugf("%v: output: %v", r, err)
 				}
 			}
 			return "", ctx.Err()
@@ -285,7 +285,7 @@ func (s *Shadows) undelivered(ctx context.Context, r *run, failures int, err err
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	if err := s.On(r.host, "").StageStuck(limited, api.StageStuckRequest{Sandbox: id, Key: key, Errno: stuck.Errno, Reason: err.Error()}); err != nil {
-		s.Host.Log.Debug(fmt.Sprintf("%v: %v", r, err)) // it counts there until it is delivered
+		s.debugf("%v: %v", r, err) // it counts there until it is delivered
 	}
 	return again, true
 }

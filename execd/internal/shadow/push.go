@@ -45,7 +45,7 @@ func (s *Shadows) push(ctx context.Context, r *run) {
 		if api.RefusalOf(err) == api.RefusedTryAgain {
 			failures = 1 // it has waited itself, and keeps the turn for a while
 		}
-		s.Host.Log.Debug(fmt.Sprintf("%v: input: %v (tried again in %v)", r, err, pause(0)))
+		s.debugf("%v: input: %v (tried again in %v)", r, err, pause(0))
 		return false
 	})
 }
@@ -82,7 +82,7 @@ func (s *Shadows) pushPart(ctx context.Context, r *run, have *api.StageHaveReply
 			return &unpacked{own}
 		}
 		if err == nil {
-			s.Host.Log.Debug(fmt.Sprintf("%v: part %q of its input was pushed: bytes=%d files=%d took=%v", r, have.Part, reply.Bytes, reply.Files, time.Since(began)))
+			s.debugf("%v: part %q of its input was pushed: bytes=%d files=%d took=%v", r, have.Part, reply.Bytes, reply.Files, time.Since(began))
 			if reply.Left != "" {
 				report(base.Progress{Bytes: reply.Bytes, Total: reply.Bytes, Files: reply.Files, Left: reply.Left})
 			}

@@ -2,7 +2,6 @@ package shadow
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"paddock/execd/api"
@@ -50,7 +49,7 @@ func (s *Shadows) keepRest(ctx context.Context, h *host, of match.Class, c *api.
 	s.mu.Unlock()
 	rest, err := s.enterClaim(ctx, h, match.Class{Owner: of.Owner}, c, begun, ad)
 	if err != nil {
-		s.Host.Log.Debug(fmt.Sprintf("execd: host %s: cannot keep what is left of slot %s: %v", h.name, api.Visible(string(c.Reply.Slot)), err))
+		s.debugf("execd: host %s: cannot keep what is left of slot %s: %v", h.name, api.Visible(string(c.Reply.Slot)), err)
 		return nil
 	}
 	s.mu.Lock()

@@ -222,7 +222,7 @@ func (s *Shadows) remember(r *run, request *api.SubmitRequest) {
 		err = s.Streams.Add(launch.StreamsOf(r.task.Job.Number, request, owner))
 	}
 	if err != nil {
-		s.Host.Log.Debug(fmt.Sprintf("%v: %v", r, err))
+		s.debugf("%v: %v", r, err)
 	}
 }
 

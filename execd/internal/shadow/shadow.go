@@ -39,9 +39,8 @@ import (
 // retries are the pauses after which a host that did not answer is asked again.
 var retries = backoff.Doubling{First: time.Second, Most: 30 * time.Second}
 
-// Shadows are those of all runs on other hosts. The exported fields are set before first
-// use.
-type Shadows struct {
+// Execd is what is needed of the execd of this host. The fields are set before first use.
+type Execd struct {
 	Host    *base.Host // what the ends of runs need
 	Root    *spool.Root
 	Journal notice.Journal // writes what owners want to know; nil: nobody does
@@ -68,13 +67,52 @@ type Shadows struct {
 	// host; empty: it shares no file system.
 	JobAd  func(*job.Job) *classad.Ad
 	Domain func() string
+}
 
-	wake   chan struct{} // capacity 1; there may be something to be done
-	leases chan struct{} // capacity 1; there may be another lease to be renewed
-	work   sync.WaitGroup
+// core is what the types of this package share: execd, the lock, and the goroutines that wait for
+// hosts and disks.
+type core struct {
+	Execd
 
-	mu     sync.Mutex
-	ctx    context.Context        // guarded by mu; of all that is under way; nil: nothing is done yet
+	work  sync.WaitGroup
+	wake  chan struct{} // capacity 1; there may be something to be done
+	renew chan struct{} // capacity 1; there may be another lease to be renewed
+
+	mu  sync.Mutex
+	ctx context.Context // guarded by mu; of all that is under way; nil: nothing is done yet
+}
+
+// Wake notes that there may be something to be done: a job waits, or the slots of another
+// host have changed.
+func (c *core) Wake() { hint(c.wake) }
+
+// renewSoon has the leases looked at.
+func (c *core) renewSoon() { hint(c.renew) }
+
+// hint wakes up who waits at a channel of capacity 1.
+func hint(at chan struct{}) {
+	select {
+	case at <- struct{}{}:
+	default: // a hint is already there
+	}
+}
+
+// do does something in a goroutine of its own, until execd stops. c.mu is held.
+func (c *core) do(f func(ctx context.Context)) {
+	if ctx := c.ctx; ctx != nil && ctx.Err() == nil { // else the next execd finds it on disk
+		c.work.Go(func() { f(ctx) })
+	}
+}
+
+func (c *core) debugf(format string, args ...any) { c.Host.Log.Debug(fmt.Sprintf(format, args...)) }
+
+func (c *core) logf(format string, args ...any) { c.Host.Log.Info(fmt.Sprintf(format, args...)) }
+
+func (c *core) warnf(format string, args ...any) { c.Host.Log.Warn(fmt.Sprintf(format, args...)) }
+
+// Shadows are those of all runs on other hosts.
+type Shadows struct {
+	*core
 	hosts  map[string]*host       // guarded by mu; by name
 	claims map[remote.Name]*claim // guarded by mu
 	runs   map[api.SandboxID]*run // guarded by mu
@@ -131,19 +169,12 @@ const (
 	callLimit   = 30 * time.Second // for an answer that waits for no event
 )
 
-// Init makes it ready. It does not do anything yet.
-func (s *Shadows) Init() {
-	s.wake, s.leases = make(chan struct{}, 1), make(chan struct{}, 1)
-	s.hosts, s.claims, s.runs = map[string]*host{}, map[remote.Name]*claim{}, map[api.SandboxID]*run{}
-	s.now, s.asked, s.want, s.stay = map[*job.Job]chan bool{}, map[match.Class]int{}, map[match.Class]int{}, map[*job.Job]string{}
-}
-
-// Wake notes that there may be something to be done: a job waits, or the slots of another
-// host have changed.
-func (s *Shadows) Wake() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // a hint is already there
+// New returns shadows that do nothing yet.
+func New(e Execd) *Shadows {
+	return &Shadows{
+		core:  &core{Execd: e, wake: make(chan struct{}, 1), renew: make(chan struct{}, 1)},
+		hosts: map[string]*host{}, claims: map[remote.Name]*claim{}, runs: map[api.SandboxID]*run{},
+		now: map[*job.Job]chan bool{}, asked: map[match.Class]int{}, want: map[match.Class]int{}, stay: map[*job.Job]string{},
 	}
 }
 
@@ -189,7 +220,7 @@ func (s *Shadows) Run(ctx context.Context) {
 		s.lead(r)
 	}
 	s.mu.Unlock()
-	s.work.Go(func() { s.renew(ctx) })
+	s.work.Go(func() { s.renewLeases(ctx) })
 	for ctx.Err() == nil {
 		next := s.round(time.Now())
 		var later <-chan time.Time
@@ -208,13 +239,6 @@ func (s *Shadows) Run(ctx context.Context) {
 	s.work.Wait()
 }
 
-// do does something in a goroutine of its own, until execd stops. s.mu is held.
-func (s *Shadows) do(f func(ctx context.Context)) {
-	if ctx := s.ctx; ctx != nil && ctx.Err() == nil { // else the next execd finds it on disk
-		s.work.Go(func() { f(ctx) })
-	}
-}
-
 // of returns a host. s.mu is held.
 func (s *Shadows) of(name string) *host {
 	h := s.hosts[name]
@@ -224,7 +248,3 @@ func (s *Shadows) of(name string) *host {
 	}
 	return h
 }
-
-func (s *Shadows) logf(format string, args ...any) { s.Host.Log.Info(fmt.Sprintf(format, args...)) }
-
-func (s *Shadows) warnf(format string, args ...any) { s.Host.Log.Warn(fmt.Sprintf(format, args...)) }

@@ -355,7 +355,7 @@ func (h *home) begin() {
 	host := &base.Host{
 		Name: "login", Store: h.store, Book: account.New(filepath.Join(h.dir, "accounting"), h.store), Users: &user.Directory{}, Config: now, Mail: mail.New(now, "login", log), Counts: &metrics.Counts{}, Log: log,
 	}
-	h.s = &Shadows{
+	h.s = New(Execd{
 		Host: host, Root: h.root, Domain: func() string { return "cluster" },
 		On: func(host, _ string) *api.Client { return api.NewClientOver(host, h.node.post(), h.node.streams) },
 		Peers: func() []api.PeerStatus {
@@ -379,14 +379,13 @@ func (h *home) begin() {
 			ad, _ := classad.ParseOld("Requirements = true\nRequestCpus = 1\nOwner = \"" + j.Owner + "\"\n" + strings.Join(j.Terms().Needs.Attributes(), "\n") + "\n")
 			return ad
 		},
-	}
+	})
 	host.Patience, host.Keep = func() time.Duration { return time.Hour }, func() time.Duration { return h.keep }
 	if h.files == nil {
 		h.files = &files{landed: map[spool.RunID]string{}, here: map[spool.RunID]string{}}
 	}
 	h.files.store, h.s.Files = h.store, h.files
 	host.JobAd = func(t *job.Task) *classad.Ad { return h.s.JobAd(t.Job) }
-	h.s.Init()
 	h.s.Changed, h.s.Queues = func(*job.Job) {}, func() {}
 	h.s.Depart, h.s.Back = func(*job.Task, bool) bool { return true }, func(*job.Task, schedule.Used) {}
 	h.store.OnWork(func(*job.Job) { h.s.Wake() })

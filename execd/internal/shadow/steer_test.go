@@ -131,7 +131,7 @@ func TestAwayAlone(t *testing.T) {
 		{Name: "hostname", Shortcut: "h", Kind: conf.KindHost, Relop: "=="}, {Name: "qname", Shortcut: "q", Kind: conf.KindString, Relop: "=="},
 	}}
 	domain := "cluster"
-	s := &Shadows{
+	s := New(Execd{
 		Host: &base.Host{Config: func() *conf.Config { return config }}, Domain: func() string { return domain },
 		Peers: func() []api.PeerStatus {
 			return []api.PeerStatus{
@@ -139,7 +139,7 @@ func TestAwayAlone(t *testing.T) {
 				{Name: "node8", Address: "192.0.2.8:6445"}, // it was never heard of
 			}
 		},
-	}
+	})
 	h := func(name string) []api.Resource { return []api.Resource{{Name: "h", Value: name}} }
 	for _, c := range []struct {
 		what  string

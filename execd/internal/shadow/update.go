@@ -123,7 +123,7 @@ func (s *Shadows) update(r *run, only ...string) {
 		return
 	}
 	if err := s.Host.Store.Update(r.task, changed); err != nil {
-		s.Host.Log.Debug(fmt.Sprintf("%v: %v (left to the next update)", r, err))
+		s.debugf("%v: %v (left to the next update)", r, err)
 		return
 	}
 	s.mu.Lock()

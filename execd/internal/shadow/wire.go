@@ -84,7 +84,7 @@ func (s *Shadows) fence(ctx context.Context, r *run) (known bool, err error) {
 			known = false
 			return true
 		case err != nil:
-			s.Host.Log.Debug(fmt.Sprintf("%v: %v", r, err))
+			s.debugf("%v: %v", r, err)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -339,8 +339,8 @@ func (s *Shadows) carryOut(ctx context.Context, r *run) error {
 	return err
 }
 
-// renew renews the leases of all claims, those of a host by one request.
-func (s *Shadows) renew(ctx context.Context) {
+// renewLeases renews the leases of all claims, those of a host by one request.
+func (s *Shadows) renewLeases(ctx context.Context) {
 	for ctx.Err() == nil {
 		now := time.Now()
 		next := now.Add(time.Minute)
@@ -383,7 +383,7 @@ func (s *Shadows) renew(ctx context.Context) {
 		t := time.NewTimer(time.Until(next))
 		select {
 		case <-ctx.Done():
-		case <-s.leases:
+		case <-s.renew:
 		case <-t.C:
 		}
 		t.Stop()
