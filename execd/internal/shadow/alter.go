@@ -7,31 +7,30 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
-	"paddock/execd/internal/job"
 )
 
 // attributes returns those of a run by now that its host needs: as references were expanded
 // when it was started, and as they stand in what was altered since.
-func (s *Shadows) attributes(t *job.Task) []string {
-	now := api.SubmitRequest{Attributes: t.Job.Terms().Needs.Attributes()}
-	return ad.Elsewhere(ad.Expanded(&now, t.Needs.Attributes(), s.Host.Store.Matched(t)).Attributes)
+func (r *run) attributes() []string {
+	now := api.SubmitRequest{Attributes: r.task.Job.Terms().Needs.Attributes()}
+	return ad.Elsewhere(ad.Expanded(&now, r.task.Needs.Attributes(), r.Host.Store.Matched(r.task)).Attributes)
 }
 
 // alter has the host of a run know the attributes that it has by now.
-func (s *Shadows) alter(ctx context.Context, r *run) error {
-	s.mu.Lock()
+func (r *run) alter(ctx context.Context) error {
+	r.mu.Lock()
 	over := r.over != nil
-	s.mu.Unlock()
-	now, known := s.attributes(r.task), r.altered != nil
+	r.mu.Unlock()
+	now, known := r.attributes(), r.altered != nil
 	if over || known && slices.Equal(now, r.altered) || !known && len(now)+len(ad.Elsewhere(r.task.Needs.Attributes())) == 0 {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	err := s.On(r.host, "").AlterRun(limited, api.AlterRunRequest{Sandbox: api.SandboxID(r.sandbox()), Attributes: now})
+	err := r.On(r.host, "").AlterRun(limited, api.AlterRunRequest{Sandbox: api.SandboxID(r.sandbox()), Attributes: now})
 	switch e, refused := errors.AsType[*api.Error](err); {
 	case refused && e.Code != api.CodeInternal && e.Code != api.CodeTryAgain: // it would be again
-		s.warnf("%v: its attributes stay what they were on %s: %v", r, r.host, err)
+		r.warnf("%v: its attributes stay what they were on %s: %v", r, r.host, err)
 	case err != nil:
 		return err
 	}

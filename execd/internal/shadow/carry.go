@@ -44,7 +44,7 @@ type carried struct {
 	failing       time.Time // since when what has come cannot be taken; zero: it can
 	unwanted      *job.Want // who did not want the output any more; nil: nobody
 
-	// Guarded by Shadows.mu.
+	// Guarded by core.mu.
 	outcome *api.Outcome
 	overSeq uint64 // of the event that it is over, until that is recorded
 	counts  bool   // it counts among the output of its claim
@@ -55,7 +55,7 @@ type carried struct {
 // carries reports whether the files of a run travel.
 func (r *run) carries() bool { return r.task.Start.Remote.Key != "" }
 
-// pulls reports whether it has left something that is to be pulled. Shadows.mu is held.
+// pulls reports whether it has left something that is to be pulled. core.mu is held.
 func (r *run) pulls() bool { return r.carries() && r.outcome != nil && r.outcome.Pull }
 
 // maxSending is how much output of a claim may be on its way while the next of its jobs runs,
@@ -63,7 +63,7 @@ func (r *run) pulls() bool { return r.carries() && r.outcome != nil && r.outcome
 const maxSending = 2
 
 // capped reports whether so much output of a claim is on its way that nothing more is started
-// under it. s.mu is held.
+// under it. core.mu is held.
 func (s *Shadows) capped(c *claim) bool {
 	n := 0
 	for r := range c.outs {
@@ -75,7 +75,7 @@ func (s *Shadows) capped(c *claim) bool {
 }
 
 // departs notes that the output of a run is on its way, from when on its claim may be used
-// for the next. s.mu is held.
+// for the next. core.mu is held.
 func (s *Shadows) departs(r *run) {
 	c := r.claim
 	if c == nil {
@@ -96,19 +96,19 @@ func (s *Shadows) departs(r *run) {
 // startPatience is how long output waits for the start of the next run.
 const startPatience = 5 * time.Second
 
-// next waits until the next run of a claim whose run is over has been started, or none is, so that
+// awaitNextStart waits until the next run of a claim whose run is over has been started, or none is, so that
 // what is pulled does not hold it up.
-func (s *Shadows) next(ctx context.Context, r *run) {
-	s.mu.Lock()
+func (r *run) awaitNextStart(ctx context.Context) {
+	r.mu.Lock()
 	c := r.claim
 	if c == nil || r.own != nil || c.closed {
-		s.mu.Unlock()
+		r.mu.Unlock()
 		return
 	}
 	started := make(chan struct{})
 	c.waiting = append(c.waiting, started)
-	s.mu.Unlock()
-	s.Wake()
+	r.mu.Unlock()
+	r.Wake()
 	limit := time.NewTimer(startPatience)
 	defer limit.Stop()
 	select {
@@ -118,7 +118,7 @@ func (s *Shadows) next(ctx context.Context, r *run) {
 	}
 }
 
-// started tells those who wait in next. s.mu is held.
+// started tells those who wait in next. core.mu is held.
 func (s *Shadows) started(c *claim) {
 	for _, w := range c.waiting {
 		close(w)
@@ -126,7 +126,7 @@ func (s *Shadows) started(c *claim) {
 	c.waiting = nil
 }
 
-// arrived notes that its output is on its way no more. s.mu is held.
+// arrived notes that its output is on its way no more. core.mu is held.
 func (s *Shadows) arrived(r *run) {
 	r.counts = false
 	if c := r.claim; c != nil {
@@ -148,14 +148,14 @@ func (s *Shadows) detach(r *run) {
 	r.poke()
 }
 
-// detachAll has all output of a claim that is gone be kept. s.mu is held.
+// detachAll has all output of a claim that is gone be kept. core.mu is held.
 func (s *Shadows) detachAll(c *claim) {
 	for r := range maps.Clone(c.outs) {
 		s.detach(r)
 	}
 }
 
-// leaseOf returns the lease under which a host has a run. s.mu is held.
+// leaseOf returns the lease under which a host has a run. core.mu is held.
 func (r *run) leaseOf() *lease {
 	if r.own != nil {
 		return r.own
@@ -193,22 +193,22 @@ func (r *run) secret() (api.SandboxID, api.SandboxKey) {
 }
 
 // tell has a host know something of a sandbox, again and again until it does, or never will.
-func (s *Shadows) tell(ctx context.Context, r *run, what string, do func(ctx context.Context, to *api.Client) error) error {
+func (r *run) tell(ctx context.Context, what string, do func(ctx context.Context, to *api.Client) error) error {
 	return again(ctx, retries.After, func(int) bool {
 		limited, cancel := context.WithTimeout(ctx, 3*callLimit)
-		err := do(limited, s.On(r.host, ""))
+		err := do(limited, r.On(r.host, ""))
 		cancel()
 		switch e, refused := errors.AsType[*api.Error](err); {
 		case err == nil:
 			return true
 		case refused && e.Code != api.CodeInternal && e.Code != api.CodeTryAgain && e.Code != api.CodeAway && e.Code != api.CodeDenied && e.Refusal != api.RefusedTryAgain:
-			s.warnf("%v: %s does not take that %s: %v", r, r.host, what, err)
+			r.warnf("%v: %s does not take that %s: %v", r, r.host, what, err)
 			return true
 		}
-		s.debugf("%v: %s: %v", r, what, err)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		until := s.lostAt(r)
+		r.debugf("%v: %s: %v", r, what, err)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		until := r.lostAt()
 		return r.forgotten || r.gone || r.final != nil || !until.IsZero() && time.Now().After(until)
 	})
 }

@@ -18,9 +18,9 @@ import (
 // claim is a slot of another host that one of this host's users holds.
 type claim struct {
 	remote.Claim
-	calls sync.Mutex // held while the host is asked to begin a run or to end it; before Shadows.mu
+	calls sync.Mutex // held while the host is asked to begin a run or to end it; before core.mu
 
-	// Guarded by Shadows.mu.
+	// Guarded by core.mu.
 	class match.Class
 	lease lease
 	run   *run          // what runs under it; nil: nothing does
@@ -43,7 +43,7 @@ func (c *claim) slotAd() *classad.Ad {
 	return granted
 }
 
-// release gives a claim back that nothing runs under. s.mu is held.
+// release gives a claim back that nothing runs under. core.mu is held.
 func (s *Shadows) release(c *claim) {
 	c.closed = true
 	keep := len(c.outs) > 0
@@ -79,7 +79,7 @@ func (s *Shadows) release(c *claim) {
 }
 
 // over notes that a claim is not renewed any more. What runs under it has its lease to end.
-// s.mu is held.
+// core.mu is held.
 func (s *Shadows) over(c *claim, why string) {
 	c.closed, c.spent = true, true
 	s.warnf("execd: host %s: claim %s is over: %s", c.Host, c.Public(), why)
@@ -92,7 +92,7 @@ func (s *Shadows) over(c *claim, why string) {
 }
 
 // forget forgets a claim that nothing runs under. One whose file stays is given back by the
-// next execd. s.mu is held.
+// next execd. core.mu is held.
 func (s *Shadows) forget(c *claim) {
 	delete(s.claims, c.Name())
 	if c.ID == "" {
@@ -200,7 +200,7 @@ func (s *Shadows) All() map[spool.RunID]api.Usage {
 	return all
 }
 
-// usage returns what a run has used, as its host has said last. Shadows.mu is held.
+// usage returns what a run has used, as its host has said last. core.mu is held.
 func (r *run) usage() api.Usage {
 	u := api.Usage{CPU: (r.status.UserCPU + r.status.SysCPU).Seconds(), PIDs: r.status.Processes, Wallclock: time.Since(r.task.Started).Seconds()}
 	u.VMem, u.RSS = 1024*float64(r.status.ImageSize), 1024*float64(r.status.ResidentSetSize)
@@ -208,7 +208,7 @@ func (r *run) usage() api.Usage {
 	return u
 }
 
-// find returns the run of a name; nil: it is over, or on this host. s.mu is held.
+// find returns the run of a name; nil: it is over, or on this host. core.mu is held.
 func (s *Shadows) find(id spool.RunID) *run {
 	for _, r := range s.runs {
 		if r.task.RunID() == id {

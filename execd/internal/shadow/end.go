@@ -18,14 +18,14 @@ import (
 const maxLost = 10
 
 // conclude makes of what a host has said what is recorded of a run.
-func (s *Shadows) conclude(r *run, end report.End) {
+func (r *run) conclude(end report.End) {
 	task := r.task
-	if s.Host.Store.State(task) == job.Over {
-		s.overBefore(r, &end)
+	if r.Host.Store.State(task) == job.Over {
+		r.adoptRecorded(&end)
 	}
 	out := end.Outcome()
-	want := s.Host.Store.Want(task)
-	rerunnable := outcome.Rerunnable(task, s.Host.Config().Queue(task.Start.Queue))
+	want := r.Host.Store.Want(task)
+	rerunnable := outcome.Rerunnable(task, r.Host.Config().Queue(task.Start.Queue))
 	cause := spool.Cause(end.Cause)
 	switch {
 	case r.tail.End != nil:
@@ -50,24 +50,24 @@ func (s *Shadows) conclude(r *run, end report.End) {
 			e.Fate = job.FateError
 		}
 		if r.tail.End = e; policy.Any(task.Job.Terms().Needs.Attributes()) {
-			s.mu.Lock()
+			r.mu.Lock()
 			last := r.status
-			s.mu.Unlock()
-			f.Obey(s.Host.JobAd(task), last, time.Now())
+			r.mu.Unlock()
+			f.Obey(r.Host.JobAd(task), last, time.Now())
 		}
 	}
-	s.account(r, end.Used)
+	r.account(end.Used)
 }
 
 // account composes the accounting line.
-func (s *Shadows) account(r *run, used *accounting.Record) {
+func (r *run) account(used *accounting.Record) {
 	r.accounted = used
-	rec := outcome.Record(r.task, r.tail.End, r.host, s.Host.Config().Queue(r.task.Start.Queue))
+	rec := outcome.Record(r.task, r.tail.End, r.host, r.Host.Config().Queue(r.task.Start.Queue))
 	rec.Reason = outcome.LeftOut(rec.Reason, r.input.Standing().Left, r.output.Standing().Left)
 	if used != nil {
 		outcome.Elsewhere(&rec, used)
 	}
-	r.tail.End.Accounting = outcome.Line(rec, s.Host.Log)
+	r.tail.End.Accounting = outcome.Line(rec, r.Host.Log)
 }
 
 // lost is the end of a run of which nobody can tell whether it has ended, and which goes on
@@ -87,9 +87,9 @@ func outputLost(t *job.Task, rerunnable bool, why string) *job.End {
 	return e
 }
 
-// overBefore takes over what is recorded of a run that is over. What its host says now is only
+// adoptRecorded takes over what is recorded of a run that is over. What its host says now is only
 // what it has used.
-func (s *Shadows) overBefore(r *run, end *report.End) {
+func (r *run) adoptRecorded(end *report.End) {
 	recorded := *r.task.End
 	e := *end.ActivationEnd
 	e.Failed, e.Exit, e.Reason = recorded.Failed, recorded.Exit, recorded.Reason
@@ -104,31 +104,31 @@ func (s *Shadows) overBefore(r *run, end *report.End) {
 	r.tail.End = &recorded
 }
 
-// undone records the end of a run that is over, and whose output never comes.
-func (s *Shadows) undone(r *run, why string) {
+// concludeWithoutOutput records the end of a run that is over, and whose output never comes.
+func (r *run) concludeWithoutOutput(why string) {
 	t := r.task
 	if t.End.Carries != job.CarriesOutput { // its end is what it is
 		e := *t.End
 		e.Carries, e.Holds, e.Accounting, e.Reason = "", false, "", outcome.LeftOut(e.Reason, "", "what it had left is lost: "+why)
 		r.tail.End = &e
 	} else {
-		r.tail.End = outputLost(t, outcome.Rerunnable(t, s.Host.Config().Queue(t.Start.Queue)), why)
+		r.tail.End = outputLost(t, outcome.Rerunnable(t, r.Host.Config().Queue(t.Start.Queue)), why)
 	}
 	r.tail.Ended = time.Now()
 	var used *accounting.Record
-	s.mu.Lock()
+	r.mu.Lock()
 	if r.final != nil {
 		used = report.EndOf(r.final).Used
 	}
-	s.mu.Unlock()
-	s.account(r, used)
+	r.mu.Unlock()
+	r.account(used)
 }
 
 // giveUp records the end of a run of which its host says nothing.
-func (s *Shadows) giveUp(r *run, why string) {
+func (r *run) giveUp(why string) {
 	t := r.task
-	e := lost(t, outcome.Rerunnable(t, s.Host.Config().Queue(t.Start.Queue)), why)
-	if want := s.Host.Store.Want(t); want != nil {
+	e := lost(t, outcome.Rerunnable(t, r.Host.Config().Queue(t.Start.Queue)), why)
+	if want := r.Host.Store.Want(t); want != nil {
 		switch {
 		case !want.Requeue:
 			e.Cause, e.Fate = spool.CauseDeleted, job.FateDone
@@ -138,15 +138,15 @@ func (s *Shadows) giveUp(r *run, why string) {
 		}
 	}
 	r.tail.End, r.tail.Ended = e, time.Now()
-	s.account(r, nil)
+	r.account(nil)
 }
 
 // silence says in words what is known of a run whose host is not heard of any more.
-func (s *Shadows) silence(r *run) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r *run) silence() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	l := r.leaseOf()
-	since := s.of(r.host).silent
+	since := r.all.of(r.host).silent
 	if since.IsZero() {
 		since = l.renewed
 	}

@@ -18,14 +18,14 @@ type noted struct {
 	size      int64 // KiB
 }
 
-// note tells the owner of a run in his event log what has happened to it since.
-func (s *Shadows) note(r *run) {
+// noteChanges tells the owner of a run in his event log what has happened to it since.
+func (r *run) noteChanges() {
 	if !r.notices.On() {
 		return
 	}
-	s.mu.Lock()
-	since, there, status := s.of(r.host).silent, r.there, r.status
-	s.mu.Unlock()
+	r.mu.Lock()
+	since, there, status := r.all.of(r.host).silent, r.there, r.status
+	r.mu.Unlock()
 	if !there {
 		return
 	}
@@ -51,24 +51,24 @@ func (s *Shadows) note(r *run) {
 	}
 }
 
-// journal tells the owner of a run of its end in his files, and waits until that is done. One
+// recordEndForOwner tells the owner of a run of its end in his files, and waits until that is done. One
 // that an earlier execd has recorded it has told.
-func (s *Shadows) journal(ctx context.Context, r *run) error {
-	if !r.notices.On() || r.found && s.Host.Store.Recorded(r.task) {
+func (r *run) recordEndForOwner(ctx context.Context) error {
+	if !r.notices.On() || r.found && r.Host.Store.Recorded(r.task) {
 		return nil
 	}
 	if r.noted.silent {
 		e := notice.Event{Kind: notice.ReconnectFailed, Text: r.tail.End.Reason}
-		s.mu.Lock()
+		r.mu.Lock()
 		if r.final != nil {
 			e = notice.Event{Kind: notice.Reconnected}
 		}
-		s.mu.Unlock()
+		r.mu.Unlock()
 		r.notices.Happened(e)
 	}
 	for {
 		var result exit.Result
-		err := s.retry(ctx, r, func() (err error) {
+		err := r.retry(ctx, func() (err error) {
 			result, err = r.tail.Record()
 			return err
 		})

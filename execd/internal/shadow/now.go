@@ -49,7 +49,7 @@ func (s *Shadows) StartNow(ctx context.Context, j *job.Job) bool {
 	}
 }
 
-// answer tells who waits in StartNow for a job. s.mu is held.
+// answer tells who waits in StartNow for a job. core.mu is held.
 func (s *Shadows) answer(j *job.Job, started bool) {
 	if answer := s.now[j]; answer != nil {
 		delete(s.now, j)
@@ -57,7 +57,7 @@ func (s *Shadows) answer(j *job.Job, started bool) {
 	}
 }
 
-// waiting returns what is offered: what is to start now before what waits. s.mu is held.
+// waiting returns what is offered: what is to start now before what waits. core.mu is held.
 func (s *Shadows) waiting() []schedule.Waiting {
 	var list []schedule.Waiting
 	for j := range s.now {

@@ -55,7 +55,7 @@ func (s *Shadows) round(now time.Time) (next time.Time) {
 	return next
 }
 
-// offer offers what waits. s.mu is held.
+// offer offers what waits. core.mu is held.
 func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time.Time)) {
 	asked := maps.Clone(s.asked)
 	for _, h := range s.hosts {
@@ -124,7 +124,7 @@ func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time
 	}
 }
 
-// startIdle is start under a claim that nothing runs under. s.mu is held.
+// startIdle is start under a claim that nothing runs under. core.mu is held.
 func (s *Shadows) startIdle(j *job.Job, of match.Class, w *schedule.Waiting) (started, enough bool) {
 	for _, c := range s.claims {
 		if c.run == nil && c.rest == nil && !c.closed && !c.spent && !s.capped(c) && c.class == of && !c.lease.hopeless(time.Now()) {
@@ -141,7 +141,7 @@ func (s *Shadows) Why(j *job.Job) string {
 	return s.stay[j]
 }
 
-// search is that for a slot of a host for a job. s.mu is held.
+// search is that for a slot of a host for a job. core.mu is held.
 func (s *Shadows) search(h *host, j *job.Job, now time.Time) *match.Search {
 	return &match.Search{Config: s.Host.Config(), Request: j.Terms().Needs.Request(), Ad: s.JobAd(j), Domain: s.Domain(), Now: now, Steps: &h.steps}
 }
@@ -164,7 +164,7 @@ func (s *Shadows) stays(j *job.Job) string {
 const beingAsked = "it is being asked"
 
 // ask asks a host for a slot, or says why not, and when that may be another thing; zero: when
-// the host says so. s.mu is held.
+// the host says so. core.mu is held.
 func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of match.Class, now time.Time) (why string, again time.Time) {
 	h, terms := s.of(p.Name), j.Terms()
 	r, lost := terms.Needs.Request(), match.Unreached(terms.Session, p)
@@ -229,7 +229,7 @@ type ask struct {
 	rest *claim // under which the slot is carved; nil: none
 }
 
-// send asks a host for a slot for a job of a class. s.mu is held.
+// send asks a host for a slot for a job of a class. core.mu is held.
 func (s *Shadows) send(h *host, of match.Class, a *ask) {
 	more := s.want[of]-s.asked[of] > 1
 	h.asking++
@@ -241,7 +241,7 @@ func (s *Shadows) send(h *host, of match.Class, a *ask) {
 }
 
 // refuse notes why a host takes no jobs of a class for a while, or, for the state of its slots,
-// until that is another. Shadows.mu is held.
+// until that is another. core.mu is held.
 func (h *host) refuse(of match.Class, why string, state bool) refusal {
 	r := h.refused[of]
 	r.text, r.state = api.Visible(api.Short(why)), state

@@ -13,16 +13,16 @@ import (
 	"paddock/execd/internal/stage/exit"
 )
 
-// push pushes what the host of a run waits for before it starts, until it waits for nothing
+// pushInput pushes what the host of a run waits for before it starts, until it waits for nothing
 // more or ctx is done.
-func (s *Shadows) push(ctx context.Context, r *run) {
+func (r *run) pushInput(ctx context.Context) {
 	own := 0      // attempts that failed for this host
 	failures := 0 // those that failed since one that did not
 	pause := func(int) time.Duration { return retries.After(failures) }
 	_ = again(ctx, pause, func(int) (done bool) { // without ctx the next execd does it
-		part, err := s.awaited(ctx, r)
+		part, err := r.awaitedPart(ctx)
 		if err == nil && part.Part != api.PartNone {
-			err = s.pushPart(ctx, r, &part)
+			err = r.pushPart(ctx, &part)
 		}
 		mine := &unpacked{}
 		switch {
@@ -34,9 +34,9 @@ func (s *Shadows) push(ctx context.Context, r *run) {
 		case errors.As(err, &mine):
 			own++
 			if _, permanent := errors.AsType[*exit.Permanent](err); permanent || own >= exit.MaxTransfers {
-				s.mu.Lock()
+				r.mu.Lock()
 				r.failed = "input transfer: " + mine.Error()
-				s.mu.Unlock()
+				r.mu.Unlock()
 				r.poke()
 				return true
 			}
@@ -45,17 +45,17 @@ func (s *Shadows) push(ctx context.Context, r *run) {
 		if api.RefusalOf(err) == api.RefusedTryAgain {
 			failures = 1 // it has waited itself, and keeps the turn for a while
 		}
-		s.debugf("%v: input: %v (tried again in %v)", r, err, pause(0))
+		r.debugf("%v: input: %v (tried again in %v)", r, err, pause(0))
 		return false
 	})
 }
 
-// awaited asks the host of a run which part it waits for.
-func (s *Shadows) awaited(ctx context.Context, r *run) (api.StageHaveReply, error) {
+// awaitedPart asks the host of a run which part it waits for.
+func (r *run) awaitedPart(ctx context.Context) (api.StageHaveReply, error) {
 	id, key := r.secret()
 	limited, cancel := context.WithTimeout(ctx, 3*callLimit)
 	defer cancel()
-	return s.On(r.host, "").StageHave(limited, api.StageHaveRequest{Sandbox: id, Key: key, Bytes: r.input.Standing().Total})
+	return r.On(r.host, "").StageHave(limited, api.StageHaveRequest{Sandbox: id, Key: key, Bytes: r.input.Standing().Total})
 }
 
 // unpacked is the error of this end of a push.
@@ -64,25 +64,25 @@ type unpacked struct{ error }
 func (u *unpacked) Unwrap() error { return u.error }
 
 // pushPart pushes a part behind what the host has of it.
-func (s *Shadows) pushPart(ctx context.Context, r *run, have *api.StageHaveReply) error {
+func (r *run) pushPart(ctx context.Context, have *api.StageHaveReply) error {
 	id, key := r.secret()
-	unwanted := func() bool { return s.Host.Store.Want(r.task) != nil }
+	unwanted := func() bool { return r.Host.Store.Want(r.task) != nil }
 	return r.input.Away(ctx, &r.tail, false, unwanted, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
 		from, to := io.Pipe()
 		packed := make(chan error, 1)
 		go func() {
-			err := s.Files.PushAway(ctx, t, have.Part, have.Have, to, func() { _ = to.CloseWithError(errCut) }, report)
+			err := r.Files.PushAway(ctx, t, have.Part, have.Have, to, func() { _ = to.CloseWithError(errCut) }, report)
 			_ = to.CloseWithError(err)
 			packed <- err
 		}()
 		began := time.Now()
-		reply, err := s.On(r.host, "").StageIn(ctx, api.StageInRequest{Sandbox: id, Key: key, Part: have.Part}, from)
+		reply, err := r.On(r.host, "").StageIn(ctx, api.StageInRequest{Sandbox: id, Key: key, Part: have.Part}, from)
 		_ = from.CloseWithError(errCut)
 		if own := <-packed; own != nil && !errors.Is(own, errCut) && err != nil {
 			return &unpacked{own}
 		}
 		if err == nil {
-			s.debugf("%v: part %q of its input was pushed: bytes=%d files=%d took=%v", r, have.Part, reply.Bytes, reply.Files, time.Since(began))
+			r.debugf("%v: part %q of its input was pushed: bytes=%d files=%d took=%v", r, have.Part, reply.Bytes, reply.Files, time.Since(began))
 			if reply.Left != "" {
 				report(base.Progress{Bytes: reply.Bytes, Total: reply.Bytes, Files: reply.Files, Left: reply.Left})
 			}
@@ -91,22 +91,22 @@ func (s *Shadows) pushPart(ctx context.Context, r *run, have *api.StageHaveReply
 	})
 }
 
-// unpushed ends a run whose input cannot be pushed: its job waits for somebody to look.
-func (s *Shadows) unpushed(ctx context.Context, r *run, why string) error {
-	s.Host.Log.Error(fmt.Sprintf("%v: cannot start: %s", r, why))
+// failInput ends a run whose input cannot be pushed: its job waits for somebody to look.
+func (r *run) failInput(ctx context.Context, why string) error {
+	r.Host.Log.Error(fmt.Sprintf("%v: cannot start: %s", r, why))
 	c := r.claim
 	c.calls.Lock()
 	defer c.calls.Unlock()
-	s.mu.Lock()
+	r.mu.Lock()
 	c.spent = true // what comes late must not end another run
-	s.mu.Unlock()
-	if err := s.tell(ctx, r, "it is to end", func(ctx context.Context, to *api.Client) error {
+	r.mu.Unlock()
+	if err := r.tell(ctx, "it is to end", func(ctx context.Context, to *api.Client) error {
 		_, err := to.ClaimOf(c.ID).Deactivate(ctx, api.Forcible)
 		return err
 	}); err != nil {
 		return err
 	}
-	s.back(r)
-	s.unbegun(r)
-	return s.retry(ctx, r, func() error { return s.Host.Store.Fail(r.task, why) })
+	r.tellQueue()
+	r.removeSandbox()
+	return r.retry(ctx, func() error { return r.Host.Store.Fail(r.task, why) })
 }

@@ -11,7 +11,7 @@ import (
 
 // restOn returns the claim of a user on what is left of a partitionable slot of a host; nil:
 // there is none. While it lasts nobody else has slots carved there, so that it is given back
-// as soon as nothing more is. s.mu is held.
+// as soon as nothing more is. core.mu is held.
 func (s *Shadows) restOn(host, user string) *claim {
 	for _, c := range s.claims {
 		if c.rest != nil && c.Host == host && c.User == user && !c.closed && !c.spent {

@@ -21,6 +21,8 @@ import (
 
 // run is one run on another host. Its goroutine alone leads it on.
 type run struct {
+	*core
+	all   *Shadows
 	task  *job.Task
 	host  string
 	claim *claim // nil: nothing is left of it but the end of the run
@@ -42,7 +44,7 @@ type run struct {
 	written chan func() // what follows a write for the owner
 	noted   noted
 
-	// Guarded by Shadows.mu.
+	// Guarded by core.mu.
 	forgotten bool // its end is not waited for
 	known
 	over   *api.ActivationEnd // its processes have ended; nil: not yet
@@ -71,14 +73,14 @@ func (r *run) poke() {
 	}
 }
 
-// enter makes the run of a task. s.mu is held.
+// enter makes the run of a task. core.mu is held.
 func (s *Shadows) enter(t *job.Task, c *claim) *run {
-	r := &run{task: t, host: t.Start.Remote.Host, claim: c, poked: make(chan struct{}, 1)}
+	r := &run{core: s.core, all: s, task: t, host: t.Start.Remote.Host, claim: c, poked: make(chan struct{}, 1)}
 	r.written = make(chan func(), 1)
 	r.notices.Init(s.Host, t, func(f func()) { r.written <- f })
 	r.tail.Init(s.Host, t, &r.notices)
 	r.tail.Taken = t.Started
-	r.policy = s.watched(r)
+	r.policy = r.newWatch()
 	r.updated = time.Now()
 	s.runs[api.SandboxID(r.sandbox())] = r
 	if c != nil && (s.Host.Store.State(t) != job.Over || t.End.Holds) {
@@ -88,7 +90,7 @@ func (s *Shadows) enter(t *job.Task, c *claim) *run {
 }
 
 // start starts a task of a job under a claim, and reports whether there was one, or whether its
-// owner may have no more running. s.mu is held.
+// owner may have no more running. core.mu is held.
 func (s *Shadows) start(c *claim, j *job.Job, w *schedule.Waiting) (started, enough bool) {
 	s.last = max(s.last+1, uint64(time.Now().UnixNano()))
 	remote := &job.Remote{Host: c.Host, Sandbox: string(api.NewSandboxID(c.ID, s.last))}
@@ -110,10 +112,10 @@ func (s *Shadows) start(c *claim, j *job.Job, w *schedule.Waiting) (started, eno
 	return true, false
 }
 
-// lead leads a run on from where it is. s.mu is held.
+// lead leads a run on from where it is. core.mu is held.
 func (s *Shadows) lead(r *run) {
 	s.do(func(ctx context.Context) {
-		err := s.live(ctx, r)
+		err := r.live(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.warnf("%v: %v", r, err)
 		}
@@ -122,19 +124,19 @@ func (s *Shadows) lead(r *run) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.drop(r)
+		r.drop()
 	})
 }
 
-// drop forgets a run that is over. s.mu is held.
-func (s *Shadows) drop(r *run) {
-	delete(s.runs, api.SandboxID(r.sandbox()))
-	s.answer(r.task.Job, false) // if it was not begun
-	s.leave(r)
-	s.arrived(r)
+// drop forgets a run that is over. core.mu is held.
+func (r *run) drop() {
+	delete(r.all.runs, api.SandboxID(r.sandbox()))
+	r.all.answer(r.task.Job, false) // if it was not begun
+	r.all.leave(r)
+	r.all.arrived(r)
 }
 
-// leave frees the claim of a run for the next. s.mu is held.
+// leave frees the claim of a run for the next. core.mu is held.
 func (s *Shadows) leave(r *run) {
 	if c := r.claim; c != nil && c.run == r {
 		s.started(c)
@@ -146,12 +148,12 @@ func (s *Shadows) leave(r *run) {
 }
 
 // live is the life of a run: it is recorded, started, followed, and ended.
-func (s *Shadows) live(ctx context.Context, r *run) error {
-	st := s.Host.Store
-	r.notices.Find(s.Journal)
+func (r *run) live(ctx context.Context) error {
+	st := r.Host.Store
+	r.notices.Find(r.Journal)
 	if st.State(r.task) == job.Ended { // by an earlier execd
 		r.tail.End = r.task.End
-		return s.finish(ctx, r)
+		return r.finish(ctx)
 	}
 	if !r.found {
 		request, err := st.RequestFor(r.task)
@@ -161,11 +163,11 @@ func (s *Shadows) live(ctx context.Context, r *run) error {
 		var unmatched error
 		if err == nil {
 			var expanded *api.SubmitRequest
-			if expanded, unmatched = s.Host.Match(r.task, request, r.claim.slotAd); unmatched == nil {
+			if expanded, unmatched = r.Host.Match(r.task, request, r.claim.slotAd); unmatched == nil {
 				request = expanded
 			}
 			if r.carries() {
-				err = s.Files.Plan(r.task, request, 0, 0)
+				err = r.Files.Plan(r.task, request, 0, 0)
 			}
 			if err == nil {
 				err = st.Begin(r.task)
@@ -175,74 +177,74 @@ func (s *Shadows) live(ctx context.Context, r *run) error {
 			if errors.Is(err, job.ErrAltered) {
 				err = nil
 			} else {
-				s.refused(r, err)
+				r.noteRefusal(err)
 			}
-			s.back(r)
+			r.tellQueue()
 			st.Untake(r.task)
 			return err
 		}
 		if unmatched != nil { // any other slot of the kind would meet it again
-			s.Host.Log.Error(fmt.Sprintf("%v: cannot start: %v", r, unmatched))
-			return s.retry(ctx, r, func() error { return st.Fail(r.task, unmatched.Error()) })
+			r.Host.Log.Error(fmt.Sprintf("%v: cannot start: %v", r, unmatched))
+			return r.retry(ctx, func() error { return st.Fail(r.task, unmatched.Error()) })
 		}
 		r.altered = append([]string{}, request.Attributes...)
-		s.remember(r, request)
-		s.mu.Lock()
-		s.followed(s.of(r.host))
-		s.mu.Unlock()
-		err = s.activate(ctx, r, request)
-		s.mu.Lock()
-		s.started(r.claim)
-		s.mu.Unlock()
+		r.rememberStreams(request)
+		r.mu.Lock()
+		r.all.followed(r.all.of(r.host))
+		r.mu.Unlock()
+		err = r.activate(ctx, request)
+		r.mu.Lock()
+		r.all.started(r.claim)
+		r.mu.Unlock()
 		if err != nil {
-			return s.withdraw(ctx, r, err)
+			return r.withdraw(ctx, err)
 		}
-		s.mu.Lock()
-		s.answer(r.task.Job, true)
-		s.mu.Unlock()
+		r.mu.Lock()
+		r.all.answer(r.task.Job, true)
+		r.mu.Unlock()
 	} else if st.State(r.task) == job.Over {
-		s.mu.Lock()
-		s.followed(s.of(r.host))
-		s.mu.Unlock()
-	} else if known, err := s.fence(ctx, r); err != nil {
+		r.mu.Lock()
+		r.all.followed(r.all.of(r.host))
+		r.mu.Unlock()
+	} else if known, err := r.fence(ctx); err != nil {
 		return err
 	} else if !known {
-		return s.withdraw(ctx, r, errors.New("it was not begun before the restart"))
+		return r.withdraw(ctx, errors.New("it was not begun before the restart"))
 	}
-	return s.follow(ctx, r)
+	return r.follow(ctx)
 }
 
-// remember remembers where a job writes: its files are here as well.
-func (s *Shadows) remember(r *run, request *api.SubmitRequest) {
-	if s.Streams == nil {
+// rememberStreams remembers where a job writes: its files are here as well.
+func (r *run) rememberStreams(request *api.SubmitRequest) {
+	if r.Streams == nil {
 		return
 	}
-	owner, err := s.Host.Owner(r.task)
+	owner, err := r.Host.Owner(r.task)
 	if err == nil {
-		err = s.Streams.Add(launch.StreamsOf(r.task.Job.Number, request, owner))
+		err = r.Streams.Add(launch.StreamsOf(r.task.Job.Number, request, owner))
 	}
 	if err != nil {
-		s.debugf("%v: %v", r, err)
+		r.debugf("%v: %v", r, err)
 	}
 }
 
 // withdraw takes back the start of a run that the host has not begun and never will.
-func (s *Shadows) withdraw(ctx context.Context, r *run, why error) error {
+func (r *run) withdraw(ctx context.Context, why error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	s.refused(r, why)
-	s.warnf("%v: not started on %s: %v", r, r.host, why)
-	s.back(r)
-	s.unbegun(r)
-	return s.retry(ctx, r, func() error { return s.Host.Store.Withdraw(r.task) })
+	r.noteRefusal(why)
+	r.warnf("%v: not started on %s: %v", r, r.host, why)
+	r.tellQueue()
+	r.removeSandbox()
+	return r.retry(ctx, func() error { return r.Host.Store.Withdraw(r.task) })
 }
 
-// refused has nothing more started under the claim of a run that was not begun, and no job
+// noteRefusal has nothing more started under the claim of a run that was not begun, and no job
 // like it for a while on its host, unless the claim is to blame.
-func (s *Shadows) refused(r *run, why error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r *run) noteRefusal(why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	c := r.claim
 	c.spent = true
 	switch api.RefusalOf(why) {
@@ -251,8 +253,8 @@ func (s *Shadows) refused(r *run, why error) {
 			return
 		}
 	}
-	if s.Host.Store.Want(r.task) == nil {
-		h := s.of(r.host)
+	if r.Host.Store.Want(r.task) == nil {
+		h := r.all.of(r.host)
 		again := h.refuse(c.class, why.Error(), false)
 		again.times = min(again.times+1, 10)
 		h.refused[c.class] = again
@@ -260,80 +262,80 @@ func (s *Shadows) refused(r *run, why error) {
 }
 
 // retry does something again and again until it is done.
-func (s *Shadows) retry(ctx context.Context, r *run, do func() error) error {
+func (r *run) retry(ctx context.Context, do func() error) error {
 	return again(ctx, retries.After, func(failures int) bool {
 		err := do()
 		if err != nil {
-			s.warnf("%v: %v (tried again in %v)", r, err, retries.After(failures))
+			r.warnf("%v: %v (tried again in %v)", r, err, retries.After(failures))
 		}
 		return err == nil
 	})
 }
 
 // follow waits for the end of a run, and passes on what people want of it.
-func (s *Shadows) follow(ctx context.Context, r *run) error {
+func (r *run) follow(ctx context.Context) error {
 	defer r.policy.Stop()
-	if pushing, cancel := context.WithCancel(ctx); r.carries() && s.Host.Store.State(r.task) == job.Started {
-		s.work.Go(func() { s.push(pushing, r) })
+	if pushing, cancel := context.WithCancel(ctx); r.carries() && r.Host.Store.State(r.task) == job.Started {
+		r.work.Go(func() { r.pushInput(pushing) })
 		defer cancel()
 	} else {
 		cancel()
 	}
 	for failures := 0; ; {
-		s.mu.Lock()
-		over, final, gone, unsure, why, there, forgotten, until := r.over, r.final, r.gone, r.unsure, r.why, r.there, r.forgotten, s.lostAt(r)
+		r.mu.Lock()
+		over, final, gone, unsure, why, there, forgotten, until := r.over, r.final, r.gone, r.unsure, r.why, r.there, r.forgotten, r.lostAt()
 		pulls, failed := r.pulls() && !r.brought, r.failed
-		s.mu.Unlock()
+		r.mu.Unlock()
 		if there && !r.told {
 			r.told = true
 			if !r.found { // else the execd before has done it
 				r.notices.Mail(mail.Started, nil)
 				r.notices.Happened(notice.Event{Kind: notice.Executing})
-				s.Host.Counts.Start(r.task.Started.Sub(r.task.Job.Submitted))
+				r.Host.Counts.Start(r.task.Started.Sub(r.task.Job.Submitted))
 			}
 		}
-		s.note(r)
+		r.noteChanges()
 		now := time.Now()
 		past := !until.IsZero() && !now.Before(until)
 		switch {
 		case pulls:
 			r.policy.Stop()
-			switch lost, err := s.bring(ctx, r); {
+			switch lost, err := r.pullOutput(ctx); {
 			case err != nil:
 				return err
 			case lost != "":
-				s.undone(r, lost)
-				return s.finish(ctx, r)
+				r.concludeWithoutOutput(lost)
+				return r.finish(ctx)
 			}
 			r.poke() // it may have been poked for what it has not seen yet
 		case failed != "" && over == nil && final == nil:
-			return s.unpushed(ctx, r, failed)
+			return r.failInput(ctx, failed)
 		case final != nil:
-			s.conclude(r, report.EndOf(final))
-			return s.finish(ctx, r)
+			r.conclude(report.EndOf(final))
+			return r.finish(ctx)
 		case over != nil && (gone || past || forgotten && r.brought):
-			s.conclude(r, report.End{ActivationEnd: over})
-			return s.finish(ctx, r)
+			r.conclude(report.End{ActivationEnd: over})
+			return r.finish(ctx)
 		case gone && !there && !r.found && !unsure:
-			return s.withdraw(ctx, r, errors.New(why))
+			return r.withdraw(ctx, errors.New(why))
 		case gone:
-			s.giveUp(r, r.host+" knows nothing of it any more: "+why)
-			return s.finish(ctx, r)
+			r.giveUp(r.host + " knows nothing of it any more: " + why)
+			return r.finish(ctx)
 		case forgotten:
-			s.mu.Lock()
+			r.mu.Lock()
 			r.claim.spent = true
-			s.mu.Unlock()
-			s.giveUp(r, s.silence(r))
-			return s.finish(ctx, r)
+			r.mu.Unlock()
+			r.giveUp(r.silence())
+			return r.finish(ctx)
 		case past:
-			s.giveUp(r, s.silence(r))
-			return s.finish(ctx, r)
+			r.giveUp(r.silence())
+			return r.finish(ctx)
 		}
-		pause := s.attend(r)
+		pause := r.attend()
 		if !until.IsZero() {
 			pause = min(pause, until.Sub(now))
 		}
-		if err := errors.Join(s.carryOut(ctx, r), s.alter(ctx, r)); err != nil {
+		if err := errors.Join(r.carryOut(ctx), r.alter(ctx)); err != nil {
 			failures++
 			pause = min(pause, retries.After(failures))
 		} else {
@@ -354,15 +356,15 @@ func (s *Shadows) follow(ctx context.Context, r *run) error {
 // attend does what a run that goes on wants to have done by itself, and returns within what
 // time to do it again: its policy is looked at when there is news, and what has changed is
 // recorded.
-func (s *Shadows) attend(r *run) time.Duration {
-	now, every := time.Now(), s.interval()
-	s.mu.Lock()
-	if at := s.silentAt(r); !at.IsZero() && !now.Before(at) {
-		s.cut(r)
+func (r *run) attend() time.Duration {
+	now, every := time.Now(), r.updateInterval()
+	r.mu.Lock()
+	if at := r.silentAt(); !at.IsZero() && !now.Before(at) {
+		r.reconnect()
 	}
-	news, executes, silent := r.news, r.over == nil, s.silentAt(r)
+	news, executes, silent := r.news, r.over == nil, r.silentAt()
 	r.news = false
-	s.mu.Unlock()
+	r.mu.Unlock()
 	if !executes {
 		r.policy.Stop()
 		return every
@@ -371,9 +373,9 @@ func (s *Shadows) attend(r *run) time.Duration {
 	switch {
 	case due:
 		r.updated = now
-		s.update(r)
-	case news && !s.lazy():
-		s.update(r, numJobStarts, numJobReconnects)
+		r.updateRecord()
+	case news && !r.updatesLazily():
+		r.updateRecord(numJobStarts, numJobReconnects)
 	}
 	if needs := r.task.Job.Terms().Needs; due || news || needs != r.needs {
 		r.needs = needs
@@ -387,8 +389,8 @@ func (s *Shadows) attend(r *run) time.Duration {
 }
 
 // lostAt returns when nothing runs any more of a run whose claim is not renewed; zero: it
-// is. s.mu is held.
-func (s *Shadows) lostAt(r *run) time.Time {
+// is. core.mu is held.
+func (r *run) lostAt() time.Time {
 	if r.own != nil {
 		if r.own.hopeless(time.Now()) {
 			return r.own.lost()
@@ -401,36 +403,36 @@ func (s *Shadows) lostAt(r *run) time.Time {
 	return time.Time{}
 }
 
-// back notes that a run is over, before its task can start again.
-func (s *Shadows) back(r *run) {
+// tellQueue notes that a run is over, before its task can start again.
+func (r *run) tellQueue() {
 	used := &r.tail.Facts.Total
-	s.Back(r.task, schedule.Used{CPU: used.CPU, Mem: used.Mem, IO: used.IO})
+	r.Back(r.task, schedule.Used{CPU: used.CPU, Mem: used.Mem, IO: used.IO})
 }
 
 // finish records the end of a run, tells who waits, and settles its task.
-func (s *Shadows) finish(ctx context.Context, r *run) error {
-	s.back(r)
-	recorded := r.found && s.Host.Store.Recorded(r.task)
+func (r *run) finish(ctx context.Context) error {
+	r.tellQueue()
+	recorded := r.found && r.Host.Store.Recorded(r.task)
 	if kept := r.task.Kept; r.carries() && !recorded && r.tail.End.Fate == job.FateRequeue && r.tail.End.Sandbox == nil {
 		r.tail.End.Sandbox = kept // it is what it was before this run
 	}
-	if err := s.journal(ctx, r); err != nil {
+	if err := r.recordEndForOwner(ctx); err != nil {
 		return err
 	}
-	if err := s.save(ctx, r); err != nil {
+	if err := r.save(ctx); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.acknowledge(r)
-	s.mu.Unlock()
+	r.mu.Lock()
+	r.acknowledgeEnd()
+	r.mu.Unlock()
 	_, _ = r.tail.Tell() // it cannot fail
 	if !recorded {       // else the execd before has done it, as far as is known
 		_, _ = r.tail.Mail()
 	}
-	return s.retry(ctx, r, func() error {
+	return r.retry(ctx, func() error {
 		err := r.tail.Synced()
 		if err == nil {
-			s.unbox(r)
+			r.removeSandboxes()
 			return r.tail.Settle()
 		}
 		_, again := r.tail.Save()
@@ -438,23 +440,23 @@ func (s *Shadows) finish(ctx context.Context, r *run) error {
 	})
 }
 
-// unbegun removes the sandbox here of a run that was not begun.
-func (s *Shadows) unbegun(r *run) {
+// removeSandbox removes the sandbox here of a run that was not begun.
+func (r *run) removeSandbox() {
 	if r.carries() && r.task.Start.Sandbox != nil {
-		s.Files.Remove(r.task)
+		r.Files.Remove(r.task)
 	}
 }
 
-// unbox removes the sandboxes here that a run needs no more.
-func (s *Shadows) unbox(r *run) {
+// removeSandboxes removes the sandboxes here that a run needs no more.
+func (r *run) removeSandboxes() {
 	if !r.carries() {
 		return
 	}
 	t, next := r.task, r.tail.End.Sandbox
 	if t.Start.Sandbox != nil && (next == nil || next.Dir != t.Start.Sandbox.Dir) {
-		s.Files.Remove(t)
+		r.Files.Remove(t)
 	}
 	if t.Kept != nil && (next == nil || next.Dir != t.Kept.Dir) {
-		s.Files.Unbox(t.Kept)
+		r.Files.Unbox(t.Kept)
 	}
 }

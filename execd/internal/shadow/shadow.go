@@ -11,7 +11,7 @@
 // Daemon makes it, stage hands it the tasks that are elsewhere, and server asks it what
 // qstat shows of them. It imports the parts of stage that follow an end.
 //
-// Claim.calls is taken before Shadows.mu, and is held while a host is asked to begin or to
+// Claim.calls is taken before core.mu, and is held while a host is asked to begin or to
 // end a run. Under Shadows.mu nothing waits for a disk or a host; it is taken before the
 // locks of package queue and of job.Store.
 package shadow
@@ -239,7 +239,7 @@ func (s *Shadows) Run(ctx context.Context) {
 	s.work.Wait()
 }
 
-// of returns a host. s.mu is held.
+// of returns a host. core.mu is held.
 func (s *Shadows) of(name string) *host {
 	h := s.hosts[name]
 	if h == nil {

@@ -19,7 +19,7 @@ import (
 	"paddock/spool"
 )
 
-// known is what is known of a run beside its end. It is guarded by Shadows.mu.
+// known is what is known of a run beside its end. It is guarded by core.mu.
 type known struct {
 	there       bool      // its host has said that it runs
 	status      ad.Status // as its host has said last
@@ -40,7 +40,7 @@ const (
 	totalSuspensions = "TotalSuspensions"
 )
 
-// take takes over an event of a run, in the order of their numbers. s.mu is held.
+// take takes over an event of a run, in the order of their numbers. core.mu is held.
 func (r *run) take(e *api.ActivationEvent, s *ad.Status, most time.Duration) {
 	k := &r.known
 	if e.Seq <= k.seq {
@@ -73,7 +73,7 @@ func (r *run) take(e *api.ActivationEvent, s *ad.Status, most time.Duration) {
 	r.poke()
 }
 
-// now is what the record of the job is to have of a run. s.mu is held.
+// now is what the record of the job is to have of a run. core.mu is held.
 func (k *known) now(t *job.Task) job.Update {
 	u := job.Update{}
 	for name, e := range ad.Running(classad.New(), k.status).All() {
@@ -100,10 +100,10 @@ func (k *known) recall(u job.Update) {
 	k.suspensions, _ = strconv.Atoi(u[totalSuspensions])
 }
 
-// update records what has changed of a run since that was done last: all, or only these
+// updateRecord records what has changed of a run since that was done last: all, or only these
 // attributes. What cannot be recorded is left to the next time.
-func (s *Shadows) update(r *run, only ...string) {
-	s.mu.Lock()
+func (r *run) updateRecord(only ...string) {
+	r.mu.Lock()
 	changed := job.Update{}
 	if r.there {
 		now := r.known.now(r.task)
@@ -118,50 +118,52 @@ func (s *Shadows) update(r *run, only ...string) {
 			}
 		}
 	}
-	s.mu.Unlock()
+	r.mu.Unlock()
 	if len(changed) == 0 {
 		return
 	}
-	if err := s.Host.Store.Update(r.task, changed); err != nil {
-		s.debugf("%v: %v (left to the next update)", r, err)
+	if err := r.Host.Store.Update(r.task, changed); err != nil {
+		r.debugf("%v: %v (left to the next update)", r, err)
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.recorded == nil {
 		r.recorded = job.Update{}
 	}
 	maps.Copy(r.recorded, changed)
 }
 
-// interval is how often the record of a job is told of its run.
-func (s *Shadows) interval() time.Duration {
-	return max(s.Host.Config().Knobs.Duration("SHADOW_QUEUE_UPDATE_INTERVAL", 15*time.Minute), time.Second)
+// updateInterval is how often the record of a job is told of its run.
+func (r *run) updateInterval() time.Duration {
+	return max(r.Host.Config().Knobs.Duration("SHADOW_QUEUE_UPDATE_INTERVAL", 15*time.Minute), time.Second)
 }
 
-// lazy reports whether it is told nothing sooner.
-func (s *Shadows) lazy() bool { return s.Host.Config().Knobs.Bool("SHADOW_LAZY_QUEUE_UPDATE", true) }
+// updatesLazily reports whether it is told nothing sooner.
+func (r *run) updatesLazily() bool {
+	return r.Host.Config().Knobs.Bool("SHADOW_LAZY_QUEUE_UPDATE", true)
+}
 
-// watched makes the watch of the policy of a run. Attributes that are altered count at the
+// newWatch makes the watch of the policy of a run. Attributes that are altered count at the
 // next look.
-func (s *Shadows) watched(r *run) *policy.Watch {
+func (r *run) newWatch() *policy.Watch {
 	return &policy.Watch{
-		Config: s.Host.Config,
+		Config: r.Host.Config,
 		Ad: func() (*classad.Ad, policy.Times) {
 			if !policy.Any(r.task.Job.Terms().Needs.Attributes()) {
 				return nil, policy.Times{}
 			}
-			s.mu.Lock()
+			r.mu.Lock()
 			there, status, reconnects := r.there, r.status, r.reconnects
-			s.mu.Unlock()
-			of := s.Host.JobAd(r.task)
+			r.mu.Unlock()
+			of := r.Host.JobAd(r.task)
 			if there {
 				of = ad.Running(of, status).With(classad.Attr{Name: numJobReconnects, Expr: classad.Int(int64(reconnects)).Expr()})
 			}
 			return of, policy.Times{Started: r.task.Started, Executing: status.Started}
 		},
 		Act: func(v policy.Verdict) {
-			if s.Host.Obey(r.task, &v) {
+			if r.Host.Obey(r.task, &v) {
 				r.poke()
 			}
 		},
@@ -169,18 +171,18 @@ func (s *Shadows) watched(r *run) *policy.Watch {
 }
 
 // silentAt is when a host that tells of a run at regular times, and has not, is not connected
-// any more, though it may seem so; zero: never. s.mu is held.
-func (s *Shadows) silentAt(r *run) time.Time {
-	if !r.there || r.most == 0 || r.over != nil || !s.of(r.host).silent.IsZero() {
+// any more, though it may seem so; zero: never. core.mu is held.
+func (r *run) silentAt() time.Time {
+	if !r.there || r.most == 0 || r.over != nil || !r.all.of(r.host).silent.IsZero() {
 		return time.Time{}
 	}
 	return r.heard.Add(max(3*r.most, callLimit))
 }
 
-// cut ends the connection to the host of a run that has not told of it, and has it begun anew.
-// s.mu is held.
-func (s *Shadows) cut(r *run) {
-	h := s.of(r.host)
+// reconnect ends the connection to the host of a run that has not told of it, and has it begun anew.
+// core.mu is held.
+func (r *run) reconnect() {
+	h := r.all.of(r.host)
 	h.cut = fmt.Errorf("it has told nothing of %v for %v", r, time.Since(r.heard).Round(time.Second))
 	r.heard = time.Now()
 	if h.cancel != nil {
@@ -188,7 +190,7 @@ func (s *Shadows) cut(r *run) {
 	}
 }
 
-// answers notes that a host that was silent answers. s.mu is held.
+// answers notes that a host that was silent answers. core.mu is held.
 func (s *Shadows) answers(h *host) {
 	if h.silent.IsZero() {
 		return
@@ -207,8 +209,8 @@ func (s *Shadows) answers(h *host) {
 
 // save records the end of a run. If that cannot be done for a while the run counts for
 // nothing and its job runs again, if it may.
-func (s *Shadows) save(ctx context.Context, r *run) error {
-	knobs := s.Host.Config().Knobs
+func (r *run) save(ctx context.Context) error {
+	knobs := r.Host.Config().Knobs
 	delay := max(knobs.Duration("SHADOW_JOB_CLEANUP_RETRY_DELAY", 30*time.Second), time.Second)
 	most := knobs.Int("SHADOW_MAX_JOB_CLEANUP_RETRIES", 5)
 	return again(ctx, func(int) time.Duration { return delay }, func(attempt int) bool {
@@ -216,9 +218,9 @@ func (s *Shadows) save(ctx context.Context, r *run) error {
 		if err == nil {
 			return true
 		}
-		s.warnf("%v: %v (tried again in %v)", r, err, delay)
+		r.warnf("%v: %v (tried again in %v)", r, err, delay)
 		if attempt > most {
-			s.putBack(r, err)
+			r.putBack(err)
 		}
 		return false
 	})
@@ -226,13 +228,13 @@ func (s *Shadows) save(ctx context.Context, r *run) error {
 
 // putBack has the job of a run whose end cannot be recorded run again, as soon as that can be
 // recorded: unless the record may have the end, or the job may not run again.
-func (s *Shadows) putBack(r *run, why error) {
+func (r *run) putBack(why error) {
 	e, t := r.tail.End, r.task
-	if e.Fate != job.FateDone || s.Host.Store.Recorded(t) || s.Host.Store.Want(t) != nil || !outcome.Rerunnable(t, s.Host.Config().Queue(t.Start.Queue)) {
+	if e.Fate != job.FateDone || r.Host.Store.Recorded(t) || r.Host.Store.Want(t) != nil || !outcome.Rerunnable(t, r.Host.Config().Queue(t.Start.Queue)) {
 		return
 	}
-	s.warnf("%v: runs again: its end cannot be recorded", r)
+	r.warnf("%v: runs again: its end cannot be recorded", r)
 	e.Failed, e.Cause, e.Fate = spool.FailedRescheduling, spool.CauseRescheduled, job.FateRequeue
 	e.Reason = fmt.Sprintf("its end could not be recorded, and it runs again (%d): %s", exit.Requeue, api.Visible(why.Error()))
-	s.account(r, r.accounted)
+	r.account(r.accounted)
 }

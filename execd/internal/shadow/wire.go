@@ -18,10 +18,10 @@ import (
 
 // activate has a host begin a run, and returns when it has, or when it is known that it
 // never will: the error says why.
-func (s *Shadows) activate(ctx context.Context, r *run, request *api.SubmitRequest) error {
+func (r *run) activate(ctx context.Context, request *api.SubmitRequest) error {
 	t := r.task
 	one := *request
-	path, err := s.Host.Store.Script(t.Job)
+	path, err := r.Host.Store.Script(t.Job)
 	if err == nil && path != "" {
 		one.Script, err = spool.ReadFile(path, api.MaxScript)
 	}
@@ -37,27 +37,27 @@ func (s *Shadows) activate(ctx context.Context, r *run, request *api.SubmitReque
 	one.HoldJobs, one.HoldArray, one.HoldOK, one.HoldArrayOK = nil, nil, nil, nil
 	one.Mail, one.MailTo, one.Priority, one.Reserve = "", nil, 0, false
 	one.Attributes = ad.Elsewhere(one.Attributes)
-	config := s.Host.Config()
+	config := r.Host.Config()
 	one.Queues, one.SoftQueues, one.Hard, one.Soft = nil, nil, schedule.Unnamed(config, one.Hard), schedule.Unnamed(config, one.Soft)
 
-	s.logf("%v: is started on %s: claim=%s user=%s queue=%s", r, r.host, r.claim.Public(), t.Job.Owner, t.Start.Queue)
+	r.logf("%v: is started on %s: claim=%s user=%s queue=%s", r, r.host, r.claim.Public(), t.Job.Owner, t.Start.Queue)
 	r.claim.calls.Lock()
 	defer r.claim.calls.Unlock()
-	if s.Host.Store.Want(t) != nil {
+	if r.Host.Store.Want(t) != nil {
 		return errors.New("it was deleted")
 	}
 	q := api.ActivateRequest{Request: &one, Sandbox: api.SandboxID(r.sandbox()), Home: home}
 	if r.carries() {
-		q.Carriage = &api.Carriage{Key: t.Start.Remote.Key, Input: s.Files.Pushes(t, request), Spool: t.Kept != nil}
+		q.Carriage = &api.Carriage{Key: t.Start.Remote.Key, Input: r.Files.Pushes(t, request), Spool: t.Kept != nil}
 	}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
-	_, err = s.On(r.host, t.Job.Owner).ClaimOf(r.claim.ID).Activate(limited, q)
+	_, err = r.On(r.host, t.Job.Owner).ClaimOf(r.claim.ID).Activate(limited, q)
 	cancel()
 	if err == nil || errors.Is(err, api.ErrNotSent) || api.RefusalOf(err) == api.RefusedUnknown {
 		return err // without the claim nothing is begun
 	}
 	// It may have begun it all the same.
-	if known, fenceErr := s.fence(ctx, r); known || fenceErr != nil {
+	if known, fenceErr := r.fence(ctx); known || fenceErr != nil {
 		return fenceErr
 	}
 	return err
@@ -65,30 +65,30 @@ func (s *Shadows) activate(ctx context.Context, r *run, request *api.SubmitReque
 
 // fence asks a host whether it has a run. One that it does not know it will never begin. An
 // error says that the run is not to be waited for: ctx is done.
-func (s *Shadows) fence(ctx context.Context, r *run) (known bool, err error) {
+func (r *run) fence(ctx context.Context) (known bool, err error) {
 	known = true // as far as anybody knows
 	err = again(ctx, retries.After, func(int) bool {
 		id := r.claim.ID
 		limited, cancel := context.WithTimeout(ctx, callLimit)
-		reply, err := s.On(r.host, "").RunState(limited, api.RunStateRequest{ID: id, Sandbox: api.SandboxID(r.sandbox()), Fence: id != ""})
+		reply, err := r.On(r.host, "").RunState(limited, api.RunStateRequest{ID: id, Sandbox: api.SandboxID(r.sandbox()), Fence: id != ""})
 		cancel()
 		switch {
 		case err == nil && reply.State != api.RunUnknown:
 			return true
 		case err == nil && reply.Fenced && reply.Over:
-			s.mu.Lock()
-			defer s.mu.Unlock()
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			r.gone, r.unsure, r.why = true, true, "its claim is over"
 			return true // as far as anybody knows
 		case err == nil && reply.Fenced:
 			known = false
 			return true
 		case err != nil:
-			s.debugf("%v: %v", r, err)
+			r.debugf("%v: %v", r, err)
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		until := s.lostAt(r)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		until := r.lostAt()
 		return r.forgotten || !until.IsZero() && time.Now().After(until)
 	})
 	return known, err
@@ -155,7 +155,7 @@ func (s *Shadows) listen(ctx context.Context, h *host, cursor string) (next stri
 // followLimit is for how long a host that answers each minute may be silent.
 const followLimit = 3 * time.Minute
 
-// on returns the runs on a host. s.mu is held.
+// on returns the runs on a host. core.mu is held.
 func (s *Shadows) on(name string) (list []*run) {
 	for _, r := range s.runs {
 		if r.host == name {
@@ -165,7 +165,7 @@ func (s *Shadows) on(name string) (list []*run) {
 	return list
 }
 
-// pokeAll has all runs on a host look again. s.mu is held.
+// pokeAll has all runs on a host look again. core.mu is held.
 func (s *Shadows) pokeAll(name string) {
 	for _, r := range s.on(name) {
 		r.poke()
@@ -250,16 +250,16 @@ func (s *Shadows) heard(h *host, acks []api.Ack, reply *api.FollowReply) {
 	}
 }
 
-// acknowledge has a host forget a run whose end is recorded. s.mu is held.
-func (s *Shadows) acknowledge(r *run) {
+// acknowledgeEnd has a host forget a run whose end is recorded. core.mu is held.
+func (r *run) acknowledgeEnd() {
 	if r.seq > 0 {
-		h := s.of(r.host)
+		h := r.all.of(r.host)
 		h.acks[api.SandboxID(r.sandbox())] = r.seq
-		s.followed(h)
+		r.all.followed(h)
 		// It goes with the next request, which may be a minute away.
 		time.AfterFunc(ackPause, func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			if _, waits := h.acks[api.SandboxID(r.sandbox())]; waits && h.cancel != nil {
 				h.cancel()
 			}
@@ -270,7 +270,7 @@ func (s *Shadows) acknowledge(r *run) {
 // ackPause is how long an acknowledgement waits for a request to go with.
 const ackPause = time.Second
 
-// followed has the events of a host followed. s.mu is held.
+// followed has the events of a host followed. core.mu is held.
 func (s *Shadows) followed(h *host) {
 	if !h.follows {
 		h.follows = true
@@ -288,7 +288,7 @@ func (s *Shadows) Look(t *job.Task) {
 	}
 }
 
-// runOf returns the run of a task. s.mu is held.
+// runOf returns the run of a task. core.mu is held.
 func (s *Shadows) runOf(t *job.Task) *run {
 	if r := s.runs[api.SandboxID(t.Start.Remote.Sandbox)]; r != nil && r.task == t {
 		return r
@@ -297,24 +297,24 @@ func (s *Shadows) runOf(t *job.Task) *run {
 }
 
 // carryOut has the host of a run do what people want of it.
-func (s *Shadows) carryOut(ctx context.Context, r *run) error {
+func (r *run) carryOut(ctx context.Context) error {
 	c := r.claim
 	if c.ID == "" {
 		return nil // nobody can
 	}
 	c.calls.Lock()
 	defer c.calls.Unlock()
-	s.mu.Lock()
+	r.mu.Lock()
 	mine := c.run == r
-	s.mu.Unlock()
+	r.mu.Unlock()
 	if !mine {
 		return nil // it is over, and another runs there
 	}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	to := s.On(r.host, "").ClaimOf(c.ID)
+	to := r.On(r.host, "").ClaimOf(c.ID)
 	var err error
-	want, stop := s.Host.Store.Want(r.task), s.Host.Store.WantStopped(r.task)
+	want, stop := r.Host.Store.Want(r.task), r.Host.Store.WantStopped(r.task)
 	switch {
 	case want != nil && r.killed != want:
 		if _, err = to.Deactivate(limited, api.Forcible); err == nil {
@@ -332,9 +332,9 @@ func (s *Shadows) carryOut(ctx context.Context, r *run) error {
 	}
 	if err != nil && !errors.Is(err, api.ErrNotSent) {
 		// It may come to the host late, when another runs under the claim: none does.
-		s.mu.Lock()
+		r.mu.Lock()
 		c.spent = true
-		s.mu.Unlock()
+		r.mu.Unlock()
 	}
 	return err
 }
