@@ -735,6 +735,38 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// A host that has not heard that the end of a run is recorded tells of it again, to the next execd,
+// which has nothing more to do with it than that.
+func TestEndToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t, 1)
+		defer func() { h.stop() }()
+		task := h.task(h.submit(api.SubmitRequest{}))
+		h.stop()
+		h.endAll(7)
+		end := &job.End{Exit: 7, Fate: job.FateDone, Accounting: "recorded"}
+		if err := errors.Join(h.store.End([]job.Ending{{Task: task, End: end, Time: time.Now()}})...); err != nil {
+			t.Fatal(err)
+		}
+		book := filepath.Join(h.dir, "accounting")
+		if err := os.Mkdir(book, 0o700); err != nil { // so that its line is not written yet
+			t.Fatal(err)
+		}
+		h.begin()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if err := os.Remove(book); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		text, err := os.ReadFile(book)
+		if h.store.Get(task.Job.Number) != nil || !strings.HasSuffix(string(text), "recorded\n") {
+			t.Errorf("%q, %v", text, err)
+		}
+	})
+}
+
 // A claim is that of the run that was begun last under it, also after a restart that finds the
 // one before as well: its end is not told yet.
 func TestTwoOfOneClaim(t *testing.T) {

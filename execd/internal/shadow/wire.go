@@ -219,7 +219,9 @@ func (s *Shadows) heard(h *host, acks []api.Ack, reply *api.FollowReply) {
 			// The claim is free before the end is accounted.
 			if r.there = true; e.End != nil && r.over == nil {
 				r.over, r.outcome = e.End, e.Outcome
-				r.claim.used = true
+				if r.claim != nil { // else its end is recorded already
+					r.claim.used = true
+				}
 				if !r.pulls() {
 					s.leave(r)
 				}
