@@ -199,7 +199,7 @@ func (s *Shadows) answers(h *host) {
 	s.logf("execd: host %s answers again", h.name)
 	for _, r := range s.on(h.name) {
 		// It may have been started anew, and count anew.
-		if r.seq, r.heard = 0, time.Now(); r.there && r.over == nil {
+		if r.known.seq, r.heard = 0, time.Now(); r.there && r.over == nil {
 			r.reconnects++
 			r.news = true
 		}

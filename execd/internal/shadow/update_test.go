@@ -363,7 +363,8 @@ func TestQuiet(t *testing.T) {
 	})
 }
 
-// REQ-FLOW-14: an older update never overwrites a newer one.
+// REQ-FLOW-14: an older update never overwrites a newer one, unless its host may have begun to
+// count anew.
 func TestOlderUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHome(t, 1)
@@ -375,10 +376,48 @@ func TestOlderUpdate(t *testing.T) {
 		h.s.mu.Lock()
 		n := h.s.of("node")
 		h.s.mu.Unlock()
-		h.s.heard(n, nil, &api.FollowReply{Events: []api.ActivationEvent{late}})
+		hear := func() float64 {
+			h.s.heard(n, nil, &api.FollowReply{Events: []api.ActivationEvent{late}})
+			synctest.Wait()
+			return h.s.Used(task.RunID()).CPU
+		}
+		if used := hear(); used != 7 {
+			t.Errorf("%v s are used by an older update", used)
+		}
+		h.change(func(n *node) { n.down = true })
+		time.Sleep(5 * time.Minute)
+		h.change(func(n *node) { n.down = false })
+		time.Sleep(time.Minute)
+		if used := hear(); used != 3 {
+			t.Errorf("%v s are used by one of a host that answers again", used)
+		}
+	})
+}
+
+// The end of a run is acknowledged when it is recorded, also if its host has not answered meanwhile.
+func TestEndAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t, 1)
+		defer func() { h.stop() }()
+		h.submit(api.SubmitRequest{})
+		book := filepath.Join(h.dir, "accounting")
+		if err := os.Mkdir(book, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		h.endAll(0)
+		h.change(func(n *node) { n.down = true })
+		time.Sleep(3 * time.Minute)
+		h.change(func(n *node) { n.down = false })
+		time.Sleep(time.Minute)
+		if err := os.Remove(book); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		if u := h.s.Used(task.RunID()); u == nil || u.CPU != 7 {
-			t.Errorf("%+v", u)
+		for _, e := range h.node.events {
+			if e.Kind != "" {
+				t.Errorf("%s is not acknowledged", e.Kind)
+			}
 		}
 	})
 }
