@@ -13,7 +13,7 @@ func (d *daemon) buildShadows(hosts *peer.Clients) {
 		Host: &d.stages.Host, Root: d.root, Streams: d.stages.Streams, On: hosts.Of, Peers: d.watch.Status, Domain: d.domain,
 		JobAd: func(j *job.Job) *classad.Ad { return d.slotAds.jobAd(j, nil, nil) },
 	})
-	d.stages.Away, d.watch.Changed = d.shadows, d.shadows.Stirred
+	d.stages.Away, d.watch.Changed = d.shadows, d.shadows.HostChanged
 }
 
 // domain returns the word for the file systems that this host shares with others; empty:

@@ -27,10 +27,10 @@ func (r *run) alter(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	err := r.On(r.host, "").AlterRun(limited, api.AlterRunRequest{Sandbox: api.SandboxID(r.sandbox()), Attributes: now})
+	err := r.On(r.host.name, "").AlterRun(limited, api.AlterRunRequest{Sandbox: api.SandboxID(r.sandbox()), Attributes: now})
 	switch e, refused := errors.AsType[*api.Error](err); {
 	case refused && e.Code != api.CodeInternal && e.Code != api.CodeTryAgain: // it would be again
-		r.warnf("%v: its attributes stay what they were on %s: %v", r, r.host, err)
+		r.warnf("%v: its attributes stay what they were on %s: %v", r, r.host.name, err)
 	case err != nil:
 		return err
 	}

@@ -167,7 +167,7 @@ func (r *run) leaseOf() *lease {
 // they do not, and nothing was.
 func (s *Shadows) Transfer(run spool.RunID) *api.Transfer {
 	s.mu.Lock()
-	r := s.find(run)
+	r := s.runs.find(run)
 	s.mu.Unlock()
 	if r == nil || !r.carries() {
 		return nil
@@ -196,13 +196,13 @@ func (r *run) secret() (api.SandboxID, api.SandboxKey) {
 func (r *run) tell(ctx context.Context, what string, do func(ctx context.Context, to *api.Client) error) error {
 	return again(ctx, retries.After, func(int) bool {
 		limited, cancel := context.WithTimeout(ctx, 3*callLimit)
-		err := do(limited, r.On(r.host, ""))
+		err := do(limited, r.On(r.host.name, ""))
 		cancel()
 		switch e, refused := errors.AsType[*api.Error](err); {
 		case err == nil:
 			return true
 		case refused && e.Code != api.CodeInternal && e.Code != api.CodeTryAgain && e.Code != api.CodeAway && e.Code != api.CodeDenied && e.Refusal != api.RefusedTryAgain:
-			r.warnf("%v: %s does not take that %s: %v", r, r.host, what, err)
+			r.warnf("%v: %s does not take that %s: %v", r, r.host.name, what, err)
 			return true
 		}
 		r.debugf("%v: %s: %v", r, what, err)

@@ -146,7 +146,7 @@ func (s *Shadows) Recover(t *job.Task) {
 		before = c.run
 	}
 	r := s.enter(t, c)
-	s.last = max(s.last, r.number()) // the clock may have been set back
+	s.runs.last = max(s.runs.last, r.number()) // the clock may have been set back
 	if before != nil && before.number() > r.number() {
 		c.run = before // which was begun when this one was over there
 	}
@@ -162,7 +162,7 @@ func (s *Shadows) Recover(t *job.Task) {
 	if !ended && !over {
 		s.Depart(t, true)
 	}
-	s.logf("job %v: found after the restart: %s", t, cmp.Or(map[job.State]string{job.Ended: "has ended on ", job.Over: "is over on "}[state], "runs on ")+r.host)
+	s.logf("job %v: found after the restart: %s", t, cmp.Or(map[job.State]string{job.Ended: "has ended on ", job.Over: "is over on "}[state], "runs on ")+r.host.name)
 }
 
 // Silent says that the host of a run does not answer, and since when; empty: it does, or it
@@ -170,18 +170,18 @@ func (s *Shadows) Recover(t *job.Task) {
 func (s *Shadows) Silent(run spool.RunID) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.find(run)
-	if r == nil || r.claim == nil || s.of(r.host).silent.IsZero() {
+	r := s.runs.find(run)
+	if r == nil || r.claim == nil || r.host.silent.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%s has not answered since %s; the lease ends at %s", r.host, s.of(r.host).silent.Format(time.DateTime), r.leaseOf().ends().Format(time.DateTime))
+	return fmt.Sprintf("%s has not answered since %s; the lease ends at %s", r.host.name, r.host.silent.Format(time.DateTime), r.leaseOf().ends().Format(time.DateTime))
 }
 
 // Used returns what a run on another host has used, as that has said last; nil: it has not.
 func (s *Shadows) Used(run spool.RunID) *api.Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.find(run); r != nil && r.used {
+	if r := s.runs.find(run); r != nil && r.used {
 		return new(r.usage())
 	}
 	return nil
@@ -192,7 +192,7 @@ func (s *Shadows) All() map[spool.RunID]api.Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := map[spool.RunID]api.Usage{}
-	for _, r := range s.runs {
+	for _, r := range s.runs.list {
 		if r.used {
 			all[r.task.RunID()] = r.usage()
 		}
@@ -208,26 +208,16 @@ func (r *run) usage() api.Usage {
 	return u
 }
 
-// find returns the run of a name; nil: it is over, or on this host. core.mu is held.
-func (s *Shadows) find(id spool.RunID) *run {
-	for _, r := range s.runs {
-		if r.task.RunID() == id {
-			return r
-		}
-	}
-	return nil
-}
-
 // Forget ends a run that somebody has deleted without waiting for its host, if that does not
 // answer, and says until when it may go on there; empty: it is waited for.
 func (s *Shadows) Forget(t *job.Task) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.runOf(t)
-	if r == nil || r.claim == nil || s.of(r.host).silent.IsZero() {
+	r := s.runs.of(t)
+	if r == nil || r.claim == nil || r.host.silent.IsZero() {
 		return ""
 	}
 	r.forgotten = true
 	r.poke()
-	return fmt.Sprintf("job %v may run on %s until %s", t, r.host, r.leaseOf().lost().Format(time.DateTime))
+	return fmt.Sprintf("job %v may run on %s until %s", t, r.host.name, r.leaseOf().lost().Format(time.DateTime))
 }

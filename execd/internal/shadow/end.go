@@ -31,12 +31,12 @@ func (r *run) conclude(end report.End) {
 	case r.tail.End != nil:
 	case want != nil && !want.Requeue:
 	case cause == spool.CauseLease:
-		r.tail.End = lost(task, rerunnable, r.host+" has ended it: the lease of its claim was over")
+		r.tail.End = lost(task, rerunnable, r.host.name+" has ended it: the lease of its claim was over")
 	case r.carries() && end.Failed == accounting.FailedTransfer: // before it was heard here that it is over
-		r.tail.End = outputLost(task, rerunnable, fmt.Sprintf("%s has its output no more: %s", r.host, out.Reason))
+		r.tail.End = outputLost(task, rerunnable, fmt.Sprintf("%s has its output no more: %s", r.host.name, out.Reason))
 	case want == nil && (cause == spool.CauseEvicted || cause == spool.CauseHeld):
 		// What the policy of the host does not want there any more may run elsewhere.
-		want = &job.Want{By: r.host, Requeue: rerunnable, Slot: true, Cause: out.Reason}
+		want = &job.Want{By: r.host.name, Requeue: rerunnable, Slot: true, Cause: out.Reason}
 	}
 	f := &r.tail.Facts
 	f.Outcome, f.Started, f.Ended = &out, end.Started, end.Ended
@@ -62,7 +62,7 @@ func (r *run) conclude(end report.End) {
 // account composes the accounting line.
 func (r *run) account(used *accounting.Record) {
 	r.accounted = used
-	rec := outcome.Record(r.task, r.tail.End, r.host, r.Host.Config().Queue(r.task.Start.Queue))
+	rec := outcome.Record(r.task, r.tail.End, r.host.name, r.Host.Config().Queue(r.task.Start.Queue))
 	rec.Reason = outcome.LeftOut(rec.Reason, r.input.Standing().Left, r.output.Standing().Left)
 	if used != nil {
 		outcome.Elsewhere(&rec, used)
@@ -146,9 +146,9 @@ func (r *run) silence() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.leaseOf()
-	since := r.all.of(r.host).silent
+	since := r.host.silent
 	if since.IsZero() {
 		since = l.renewed
 	}
-	return fmt.Sprintf("%s has not answered since %s; the lease ended at %s at the latest", r.host, since.Format(time.DateTime), l.lost().Format(time.DateTime))
+	return fmt.Sprintf("%s has not answered since %s; the lease ended at %s at the latest", r.host.name, since.Format(time.DateTime), l.lost().Format(time.DateTime))
 }

@@ -24,7 +24,7 @@ func (r *run) noteChanges() {
 		return
 	}
 	r.mu.Lock()
-	since, there, status := r.all.of(r.host).silent, r.there, r.status
+	since, there, status := r.host.silent, r.there, r.status
 	r.mu.Unlock()
 	if !there {
 		return
@@ -33,7 +33,7 @@ func (r *run) noteChanges() {
 		r.noted.silent = silent
 		e := notice.Event{Kind: notice.Reconnected}
 		if silent {
-			e = notice.Event{Kind: notice.Disconnected, Text: fmt.Sprintf("%s has not answered since %s", r.host, since.Format(time.DateTime))}
+			e = notice.Event{Kind: notice.Disconnected, Text: fmt.Sprintf("%s has not answered since %s", r.host.name, since.Format(time.DateTime))}
 		}
 		r.notices.Happened(e)
 	}

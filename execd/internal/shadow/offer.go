@@ -28,8 +28,8 @@ func (s *Shadows) round(now time.Time) (next time.Time) {
 		}
 	}
 	for i := range peers {
-		if h := s.of(peers[i].Name); peers[i].State == api.PeerUp && now.After(h.again) && (!h.heard || len(h.acks) > 0) {
-			s.followed(h)
+		if h := s.hosts.get(peers[i].Name); peers[i].State == api.PeerUp && h.due(now) {
+			h.follow()
 		}
 	}
 	if len(peers) > 0 {
@@ -42,7 +42,7 @@ func (s *Shadows) round(now time.Time) (next time.Time) {
 		switch after := c.idle.Add(idleFor); {
 		case c.run != nil || c.closed || c.carving > 0:
 		case s.capped(c) && !c.spent && s.want[c.class] > 0: // its turn comes
-		case s.of(c.Host).crowded && s.want[c.class] == 0: // another job can have the slot
+		case s.hosts.get(c.Host).crowded && s.want[c.class] == 0: // another job can have the slot
 			s.release(c)
 		case c.rest != nil: // nobody else has slots carved there meanwhile
 			s.release(c)
@@ -58,13 +58,8 @@ func (s *Shadows) round(now time.Time) (next time.Time) {
 // offer offers what waits. core.mu is held.
 func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time.Time)) {
 	asked := maps.Clone(s.asked)
-	for _, h := range s.hosts {
-		h.steps, h.crowded = matchSteps, false
-		for c, r := range h.refused {
-			if r.until.Add(time.Duration(r.times) * refusedMost).Before(now) {
-				delete(h.refused, c)
-			}
-		}
+	for _, h := range s.hosts.list {
+		h.beginRound(now)
 	}
 	clear(s.stay)
 	waiting := s.waiting()
@@ -166,7 +161,7 @@ const beingAsked = "it is being asked"
 // ask asks a host for a slot, or says why not, and when that may be another thing; zero: when
 // the host says so. core.mu is held.
 func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of match.Class, now time.Time) (why string, again time.Time) {
-	h, terms := s.of(p.Name), j.Terms()
+	h, terms := s.hosts.get(p.Name), j.Terms()
 	r, lost := terms.Needs.Request(), match.Unreached(terms.Session, p)
 	switch {
 	case !match.Admits(s.Host.Config(), r, p):
@@ -198,13 +193,10 @@ func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of match.Class, now time.Ti
 		return "no slot is free", again
 	case h.asking >= askedAtOnce:
 		return beingAsked, again
-	case now.Sub(h.read) >= fresh || h.stirred && now.Sub(h.read) >= freshLeast:
-		if !h.reading {
-			h.reading, h.stirred = true, false
-			s.do(func(ctx context.Context) { s.look(ctx, h) })
-		}
+	case now.Sub(h.read) >= fresh || h.changed && now.Sub(h.read) >= freshLeast:
+		h.readSoon()
 		return beingAsked, again
-	case h.stirred && len(h.slots) == 0:
+	case h.changed && len(h.slots) == 0:
 		return "no slot is free", h.read.Add(freshLeast)
 	}
 	search := s.search(h, j, now)
@@ -238,32 +230,6 @@ func (s *Shadows) send(h *host, of match.Class, a *ask) {
 		a.rest.carving++
 	}
 	s.do(func(ctx context.Context) { s.request(ctx, h, of, a, more) })
-}
-
-// refuse notes why a host takes no jobs of a class for a while, or, for the state of its slots,
-// until that is another. core.mu is held.
-func (h *host) refuse(of match.Class, why string, state bool) refusal {
-	r := h.refused[of]
-	r.text, r.state = api.Visible(api.Short(why)), state
-	r.until = time.Now().Add(min(refusedFor<<r.times, refusedMost))
-	h.refused[of] = r
-	return r
-}
-
-// look reads the ads of the free slots of a host.
-func (s *Shadows) look(ctx context.Context, h *host) {
-	limited, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	var reply api.SlotsReply
-	err := s.On(h.name, "").Call(limited, api.VerbSlots, &api.SlotsRequest{Ads: true}, &reply)
-	slots, queues := match.Slots(&reply)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.reading = false
-	if err == nil {
-		h.slots, h.queues, h.read = slots, queues, time.Now()
-		s.Wake()
-	}
 }
 
 // request is send, without the lock. With more a claim is asked for as well on what is left of

@@ -131,7 +131,7 @@ func wakeAt(now time.Time, times ...time.Time) <-chan time.Time {
 func (r *run) hostAnswers() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.all.of(r.host).silent.IsZero()
+	return r.host.silent.IsZero()
 }
 
 // recordOver records that a run is over, before anything of it is pulled, and has the claim be
@@ -153,10 +153,13 @@ func (r *run) recordOver(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	r.all.departs(r)
-	r.acknowledgeOver()
+	if r.overSeq > 0 {
+		r.host.acknowledge(api.SandboxID(r.sandbox()), r.overSeq)
+		r.overSeq = 0
+	}
 	r.mu.Unlock()
 	r.tellQueue()
-	r.logf("%v: is over on %s: its output is pulled", r, r.host)
+	r.logf("%v: is over on %s: its output is pulled", r, r.host.name)
 	if !holds {
 		r.awaitNextStart(ctx)
 	}
@@ -188,16 +191,6 @@ func (r *run) wantedOutput(word exit.Word) job.Carries {
 	return job.CarriesStreams
 }
 
-// acknowledgeOver has the host know that it is recorded that a run is over. core.mu is held.
-func (r *run) acknowledgeOver() {
-	if r.overSeq > 0 {
-		h := r.all.of(r.host)
-		id := api.SandboxID(r.sandbox())
-		h.acks[id] = max(h.acks[id], r.overSeq)
-		r.overSeq = 0
-	}
-}
-
 // attemptPull pulls what a run has left, and takes it to where it belongs.
 func (r *run) attemptPull(ctx context.Context) error {
 	id, key := r.secret()
@@ -207,7 +200,7 @@ func (r *run) attemptPull(ctx context.Context) error {
 		root, err := r.Files.PullAway(ctx, t, func(ctx context.Context, have string, read func(io.Reader) error) error {
 			asked = true
 			var of error
-			err := r.On(r.host, "").StageOut(ctx, api.StageOutRequest{Sandbox: id, Key: key, Have: have}, func(stream io.Reader) error {
+			err := r.On(r.host.name, "").StageOut(ctx, api.StageOutRequest{Sandbox: id, Key: key, Have: have}, func(stream io.Reader) error {
 				of = read(stream)
 				return of
 			})
@@ -284,7 +277,7 @@ func (r *run) pullFailed(ctx context.Context, failures int, err error) (again ti
 	id, key := r.secret()
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	if err := r.On(r.host, "").StageStuck(limited, api.StageStuckRequest{Sandbox: id, Key: key, Errno: stuck.Errno, Reason: err.Error()}); err != nil {
+	if err := r.On(r.host.name, "").StageStuck(limited, api.StageStuckRequest{Sandbox: id, Key: key, Errno: stuck.Errno, Reason: err.Error()}); err != nil {
 		r.debugf("%v: %v", r, err) // it counts there until it is delivered
 	}
 	return again, true
@@ -324,7 +317,7 @@ func (r *run) outputArrived(ctx context.Context) error {
 	r.brought = true
 	id, key := r.secret()
 	at := r.output.Standing()
-	r.logf("%v: its output has arrived from %s: bytes=%d files=%d attempts=%d root=%s", r, r.host, at.Bytes, at.Files, at.Attempt, r.root)
+	r.logf("%v: its output has arrived from %s: bytes=%d files=%d attempts=%d root=%s", r, r.host.name, at.Bytes, at.Files, at.Attempt, r.root)
 	discard := false
 	err := r.tell(ctx, "its output has arrived", func(ctx context.Context, to *api.Client) error {
 		q := api.StageDoneRequest{Sandbox: id, Key: key, Root: r.root}
@@ -333,7 +326,7 @@ func (r *run) outputArrived(ctx context.Context) error {
 		}
 		err := to.StageDone(ctx, q)
 		if api.RefusalOf(err) == api.RefusedState && !discard {
-			r.warnf("%v: %s: %v", r, r.host, err)
+			r.warnf("%v: %s: %v", r, r.host.name, err)
 			discard = true
 			return api.Refusef(api.RefusedTryAgain, "%v", err)
 		}
@@ -360,7 +353,7 @@ func (r *run) outputLost(said, forgotten bool, why string) string {
 	r.all.arrived(r)
 	r.mu.Unlock()
 	if said {
-		return fmt.Sprintf("%s has its output no more: %s", r.host, why)
+		return fmt.Sprintf("%s has its output no more: %s", r.host.name, why)
 	}
 	text := r.silence()
 	if forgotten {

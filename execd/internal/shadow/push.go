@@ -55,7 +55,7 @@ func (r *run) awaitedPart(ctx context.Context) (api.StageHaveReply, error) {
 	id, key := r.secret()
 	limited, cancel := context.WithTimeout(ctx, 3*callLimit)
 	defer cancel()
-	return r.On(r.host, "").StageHave(limited, api.StageHaveRequest{Sandbox: id, Key: key, Bytes: r.input.Standing().Total})
+	return r.On(r.host.name, "").StageHave(limited, api.StageHaveRequest{Sandbox: id, Key: key, Bytes: r.input.Standing().Total})
 }
 
 // unpacked is the error of this end of a push.
@@ -76,7 +76,7 @@ func (r *run) pushPart(ctx context.Context, have *api.StageHaveReply) error {
 			packed <- err
 		}()
 		began := time.Now()
-		reply, err := r.On(r.host, "").StageIn(ctx, api.StageInRequest{Sandbox: id, Key: key, Part: have.Part}, from)
+		reply, err := r.On(r.host.name, "").StageIn(ctx, api.StageInRequest{Sandbox: id, Key: key, Part: have.Part}, from)
 		_ = from.CloseWithError(errCut)
 		if own := <-packed; own != nil && !errors.Is(own, errCut) && err != nil {
 			return &unpacked{own}

@@ -24,7 +24,7 @@ type run struct {
 	*core
 	all   *Shadows
 	task  *job.Task
-	host  string
+	host  *host
 	claim *claim // nil: nothing is left of it but the end of the run
 	found bool   // an earlier execd has begun it
 
@@ -75,14 +75,14 @@ func (r *run) poke() {
 
 // enter makes the run of a task. core.mu is held.
 func (s *Shadows) enter(t *job.Task, c *claim) *run {
-	r := &run{core: s.core, all: s, task: t, host: t.Start.Remote.Host, claim: c, poked: make(chan struct{}, 1)}
+	r := &run{core: s.core, all: s, task: t, host: s.hosts.get(t.Start.Remote.Host), claim: c, poked: make(chan struct{}, 1)}
 	r.written = make(chan func(), 1)
 	r.notices.Init(s.Host, t, func(f func()) { r.written <- f })
 	r.tail.Init(s.Host, t, &r.notices)
 	r.tail.Taken = t.Started
 	r.policy = r.newWatch()
 	r.updated = time.Now()
-	s.runs[api.SandboxID(r.sandbox())] = r
+	s.runs.list[api.SandboxID(r.sandbox())] = r
 	if c != nil && (s.Host.Store.State(t) != job.Over || t.End.Holds) {
 		c.run = r
 	}
@@ -92,8 +92,7 @@ func (s *Shadows) enter(t *job.Task, c *claim) *run {
 // start starts a task of a job under a claim, and reports whether there was one, or whether its
 // owner may have no more running. core.mu is held.
 func (s *Shadows) start(c *claim, j *job.Job, w *schedule.Waiting) (started, enough bool) {
-	s.last = max(s.last+1, uint64(time.Now().UnixNano()))
-	remote := &job.Remote{Host: c.Host, Sandbox: string(api.NewSandboxID(c.ID, s.last))}
+	remote := &job.Remote{Host: c.Host, Sandbox: string(api.NewSandboxID(c.ID, s.runs.number()))}
 	if match.Travels(j.Terms().Needs.Request()) {
 		remote.Key = api.NewSandboxKey()
 	}
@@ -130,7 +129,7 @@ func (s *Shadows) lead(r *run) {
 
 // drop forgets a run that is over. core.mu is held.
 func (r *run) drop() {
-	delete(r.all.runs, api.SandboxID(r.sandbox()))
+	delete(r.all.runs.list, api.SandboxID(r.sandbox()))
 	r.all.answer(r.task.Job, false) // if it was not begun
 	r.all.leave(r)
 	r.all.arrived(r)
@@ -190,7 +189,7 @@ func (r *run) live(ctx context.Context) error {
 		r.altered = append([]string{}, request.Attributes...)
 		r.rememberStreams(request)
 		r.mu.Lock()
-		r.all.followed(r.all.of(r.host))
+		r.host.follow()
 		r.mu.Unlock()
 		err = r.activate(ctx, request)
 		r.mu.Lock()
@@ -204,7 +203,7 @@ func (r *run) live(ctx context.Context) error {
 		r.mu.Unlock()
 	} else if st.State(r.task) == job.Over {
 		r.mu.Lock()
-		r.all.followed(r.all.of(r.host))
+		r.host.follow()
 		r.mu.Unlock()
 	} else if known, err := r.fence(ctx); err != nil {
 		return err
@@ -234,7 +233,7 @@ func (r *run) withdraw(ctx context.Context, why error) error {
 		return ctx.Err()
 	}
 	r.noteRefusal(why)
-	r.warnf("%v: not started on %s: %v", r, r.host, why)
+	r.warnf("%v: not started on %s: %v", r, r.host.name, why)
 	r.tellQueue()
 	r.removeSandbox()
 	return r.retry(ctx, func() error { return r.Host.Store.Withdraw(r.task) })
@@ -254,10 +253,7 @@ func (r *run) noteRefusal(why error) {
 		}
 	}
 	if r.Host.Store.Want(r.task) == nil {
-		h := r.all.of(r.host)
-		again := h.refuse(c.class, why.Error(), false)
-		again.times = min(again.times+1, 10)
-		h.refused[c.class] = again
+		r.host.refuseGranted(c.class, why.Error())
 	}
 }
 
@@ -319,7 +315,7 @@ func (r *run) follow(ctx context.Context) error {
 		case gone && !there && !r.found && !unsure:
 			return r.withdraw(ctx, errors.New(why))
 		case gone:
-			r.giveUp(r.host + " knows nothing of it any more: " + why)
+			r.giveUp(r.host.name + " knows nothing of it any more: " + why)
 			return r.finish(ctx)
 		case forgotten:
 			r.mu.Lock()
@@ -423,7 +419,9 @@ func (r *run) finish(ctx context.Context) error {
 		return err
 	}
 	r.mu.Lock()
-	r.acknowledgeEnd()
+	if r.seq > 0 {
+		r.host.acknowledgeSoon(api.SandboxID(r.sandbox()), r.seq)
+	}
 	r.mu.Unlock()
 	_, _ = r.tail.Tell() // it cannot fail
 	if !recorded {       // else the execd before has done it, as far as is known

@@ -19,7 +19,6 @@ package shadow
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -113,46 +112,13 @@ func (c *core) warnf(format string, args ...any) { c.Host.Log.Warn(fmt.Sprintf(f
 // Shadows are those of all runs on other hosts.
 type Shadows struct {
 	*core
-	hosts  map[string]*host       // guarded by mu; by name
+	hosts  *hosts
 	claims map[remote.Name]*claim // guarded by mu
-	runs   map[api.SandboxID]*run // guarded by mu
+	runs   *runs
 	asked  map[match.Class]int    // guarded by mu; claims that hosts are being asked for
 	want   map[match.Class]int    // guarded by mu; tasks that wait, as of the last round
 	now    map[*job.Job]chan bool // guarded by mu; jobs that are to start now, and where that is told
 	stay   map[*job.Job]string    // guarded by mu; why jobs that wait were not taken by any host, as of the last round
-	last   uint64                 // guarded by mu; counter of the last run
-}
-
-// host is another host.
-type host struct {
-	name     string
-	slots    []match.Slot      // its free slots, as of read
-	queues   map[string]string // queues of slots, by name
-	read     time.Time
-	reading  bool
-	stirred  bool   // they have changed since
-	named    string // its queues
-	revision int    // of its configuration
-	opening  bool   // a claim is asked for, and one on what is left of its slot
-	asking   int    // claims that it is being asked for
-	steps    int    // that are left in this round to evaluate its ads
-	crowded  bool   // a job has found no free slot there in this round
-	refused  map[match.Class]refusal
-	follows  bool                     // its events are followed
-	heard    bool                     // it has said what it had to say of runs of earlier execds
-	again    time.Time                // when they are followed again after a failure, without a run there
-	cancel   context.CancelFunc       // of the request by which they are
-	cut      error                    // why that was cancelled, as if it did not answer; nil: it was not
-	silent   time.Time                // since when it has not answered; zero: it does
-	acks     map[api.SandboxID]uint64 // what is to be acknowledged
-}
-
-// refusal is why a host takes no jobs of a class.
-type refusal struct {
-	text  string
-	until time.Time
-	times int  // how often it has refused one after it had granted a slot
-	state bool // for the state of its slots, and not for what the job is
 }
 
 // These bound what is done for jobs that wait.
@@ -171,42 +137,27 @@ const (
 
 // New returns shadows that do nothing yet.
 func New(e Execd) *Shadows {
+	c := &core{Execd: e, wake: make(chan struct{}, 1), renew: make(chan struct{}, 1)}
+	runs := &runs{list: map[api.SandboxID]*run{}}
 	return &Shadows{
-		core:  &core{Execd: e, wake: make(chan struct{}, 1), renew: make(chan struct{}, 1)},
-		hosts: map[string]*host{}, claims: map[remote.Name]*claim{}, runs: map[api.SandboxID]*run{},
+		core: c, runs: runs, hosts: &hosts{core: c, runs: runs, list: map[string]*host{}}, claims: map[remote.Name]*claim{},
 		now: map[*job.Job]chan bool{}, asked: map[match.Class]int{}, want: map[match.Class]int{}, stay: map[*job.Job]string{},
 	}
 }
 
-// Stirred is told that a host has become another: it is up or down, or its slots, its queues or
+// HostChanged is told that a host has become another: it is up or down, or its slots, its queues or
 // its configuration have changed.
-func (s *Shadows) Stirred(name string) {
+func (s *Shadows) HostChanged(name string) {
 	var is api.PeerStatus
 	for _, p := range s.Peers() {
 		if p.Name == name {
 			is = p
 		}
 	}
-	var queues strings.Builder
-	for i := range is.Queues {
-		queues.WriteString(is.Queues[i].Name + " ")
-	}
 	s.mu.Lock()
-	h := s.of(name)
-	if h.revision != is.Revision {
-		h.revision, h.read = is.Revision, time.Time{}
-		clear(h.refused)
-	}
-	h.stirred = true
-	for c, r := range h.refused {
-		if r.state {
-			delete(h.refused, c)
-		}
-	}
-	found := h.named != queues.String()
-	h.named = queues.String()
+	queues := s.hosts.get(name).change(&is)
 	s.mu.Unlock()
-	if found {
+	if queues {
 		s.Queues()
 	}
 	s.Wake()
@@ -216,7 +167,7 @@ func (s *Shadows) Stirred(name string) {
 func (s *Shadows) Run(ctx context.Context) {
 	s.mu.Lock()
 	s.ctx = ctx
-	for _, r := range s.runs {
+	for _, r := range s.runs.list {
 		s.lead(r)
 	}
 	s.mu.Unlock()
@@ -237,14 +188,4 @@ func (s *Shadows) Run(ctx context.Context) {
 	s.ctx = nil
 	s.mu.Unlock()
 	s.work.Wait()
-}
-
-// of returns a host. core.mu is held.
-func (s *Shadows) of(name string) *host {
-	h := s.hosts[name]
-	if h == nil {
-		h = &host{name: name, refused: map[match.Class]refusal{}, acks: map[api.SandboxID]uint64{}}
-		s.hosts[name] = h
-	}
-	return h
 }

@@ -40,6 +40,58 @@ const (
 	totalSuspensions = "TotalSuspensions"
 )
 
+// hear takes over an event of a run, and reports whether it is acknowledged at once: what is to be
+// recorded is so when that is done. core.mu is held.
+func (r *run) hear(e *api.ActivationEvent, s *ad.Status, most time.Duration) (acknowledged bool) {
+	switch e.Kind {
+	case api.ActivationStarted, api.ActivationUpdate, api.ActivationSuspended, api.ActivationResumed:
+		r.take(e, s, most)
+	case api.ActivationOver:
+		// The claim is free before the end is accounted.
+		if r.there = true; e.End != nil && r.over == nil {
+			r.over, r.outcome = e.End, e.Outcome
+			if r.claim != nil { // else its end is recorded already
+				r.claim.used = true
+			}
+			if !r.pulls() {
+				r.all.leave(r)
+			}
+			r.poke()
+		}
+		if r.pulls() && r.Host.Store.State(r.task) == job.Started {
+			r.overSeq = e.Seq
+			return false
+		}
+	case api.ActivationFinal:
+		if e.End != nil && r.final == nil {
+			r.over, r.final, r.seq = e.End, e.End, e.Seq
+			if r.claim != nil {
+				r.claim.used = true
+			}
+			r.all.leave(r)
+			r.poke()
+		}
+		return false
+	case api.ActivationGone:
+		if r.final == nil && !r.gone {
+			r.gone, r.why, r.seq = true, api.Visible(api.Short(e.Reason)), e.Seq
+			r.poke()
+		}
+		return false
+	}
+	return true
+}
+
+// reconnected notes that the host of a run answers again. It may have been started anew, and count
+// anew. core.mu is held.
+func (r *run) reconnected() {
+	if r.known.seq, r.heard = 0, time.Now(); r.there && r.over == nil {
+		r.reconnects++
+		r.news = true
+	}
+	r.poke()
+}
+
 // take takes over an event of a run, in the order of their numbers. core.mu is held.
 func (r *run) take(e *api.ActivationEvent, s *ad.Status, most time.Duration) {
 	k := &r.known
@@ -173,7 +225,7 @@ func (r *run) newWatch() *policy.Watch {
 // silentAt is when a host that tells of a run at regular times, and has not, is not connected
 // any more, though it may seem so; zero: never. core.mu is held.
 func (r *run) silentAt() time.Time {
-	if !r.there || r.most == 0 || r.over != nil || !r.all.of(r.host).silent.IsZero() {
+	if !r.there || r.most == 0 || r.over != nil || !r.host.silent.IsZero() {
 		return time.Time{}
 	}
 	return r.heard.Add(max(3*r.most, callLimit))
@@ -182,29 +234,8 @@ func (r *run) silentAt() time.Time {
 // reconnect ends the connection to the host of a run that has not told of it, and has it begun anew.
 // core.mu is held.
 func (r *run) reconnect() {
-	h := r.all.of(r.host)
-	h.cut = fmt.Errorf("it has told nothing of %v for %v", r, time.Since(r.heard).Round(time.Second))
+	r.host.reconnect(fmt.Errorf("it has told nothing of %v for %v", r, time.Since(r.heard).Round(time.Second)))
 	r.heard = time.Now()
-	if h.cancel != nil {
-		h.cancel()
-	}
-}
-
-// answers notes that a host that was silent answers. core.mu is held.
-func (s *Shadows) answers(h *host) {
-	if h.silent.IsZero() {
-		return
-	}
-	h.silent = time.Time{}
-	s.logf("execd: host %s answers again", h.name)
-	for _, r := range s.on(h.name) {
-		// It may have been started anew, and count anew.
-		if r.known.seq, r.heard = 0, time.Now(); r.there && r.over == nil {
-			r.reconnects++
-			r.news = true
-		}
-		r.poke()
-	}
 }
 
 // save records the end of a run. If that cannot be done for a while the run counts for

@@ -374,10 +374,10 @@ func TestOlderUpdate(t *testing.T) {
 		sandbox := task.Start.Remote.Sandbox
 		late := api.ActivationEvent{Sandbox: api.SandboxID(sandbox), Seq: 1, Kind: api.ActivationSuspended, Ad: fmt.Sprintf(using, 3, 1)}
 		h.s.mu.Lock()
-		n := h.s.of("node")
+		n := h.s.hosts.get("node")
 		h.s.mu.Unlock()
 		hear := func() float64 {
-			h.s.heard(n, nil, &api.FollowReply{Events: []api.ActivationEvent{late}})
+			n.take(nil, &api.FollowReply{Events: []api.ActivationEvent{late}})
 			synctest.Wait()
 			return h.s.Used(task.RunID()).CPU
 		}

@@ -12,7 +12,6 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/shadow/remote"
-	"paddock/execd/internal/shadow/report"
 	"paddock/spool"
 )
 
@@ -40,7 +39,7 @@ func (r *run) activate(ctx context.Context, request *api.SubmitRequest) error {
 	config := r.Host.Config()
 	one.Queues, one.SoftQueues, one.Hard, one.Soft = nil, nil, schedule.Unnamed(config, one.Hard), schedule.Unnamed(config, one.Soft)
 
-	r.logf("%v: is started on %s: claim=%s user=%s queue=%s", r, r.host, r.claim.Public(), t.Job.Owner, t.Start.Queue)
+	r.logf("%v: is started on %s: claim=%s user=%s queue=%s", r, r.host.name, r.claim.Public(), t.Job.Owner, t.Start.Queue)
 	r.claim.calls.Lock()
 	defer r.claim.calls.Unlock()
 	if r.Host.Store.Want(t) != nil {
@@ -51,7 +50,7 @@ func (r *run) activate(ctx context.Context, request *api.SubmitRequest) error {
 		q.Carriage = &api.Carriage{Key: t.Start.Remote.Key, Input: r.Files.Pushes(t, request), Spool: t.Kept != nil}
 	}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
-	_, err = r.On(r.host, t.Job.Owner).ClaimOf(r.claim.ID).Activate(limited, q)
+	_, err = r.On(r.host.name, t.Job.Owner).ClaimOf(r.claim.ID).Activate(limited, q)
 	cancel()
 	if err == nil || errors.Is(err, api.ErrNotSent) || api.RefusalOf(err) == api.RefusedUnknown {
 		return err // without the claim nothing is begun
@@ -70,7 +69,7 @@ func (r *run) fence(ctx context.Context) (known bool, err error) {
 	err = again(ctx, retries.After, func(int) bool {
 		id := r.claim.ID
 		limited, cancel := context.WithTimeout(ctx, callLimit)
-		reply, err := r.On(r.host, "").RunState(limited, api.RunStateRequest{ID: id, Sandbox: api.SandboxID(r.sandbox()), Fence: id != ""})
+		reply, err := r.On(r.host.name, "").RunState(limited, api.RunStateRequest{ID: id, Sandbox: api.SandboxID(r.sandbox()), Fence: id != ""})
 		cancel()
 		switch {
 		case err == nil && reply.State != api.RunUnknown:
@@ -94,208 +93,14 @@ func (r *run) fence(ctx context.Context) (known bool, err error) {
 	return known, err
 }
 
-// watch follows the runs on a host until none is left there, and all that was said of
-// them is acknowledged. One goroutine does it for each host.
-func (s *Shadows) watch(ctx context.Context, h *host) {
-	cursor := ""
-	for over := false; !over; {
-		err := again(ctx, retries.After, func(int) (done bool) {
-			cursor, over, done = s.listen(ctx, h, cursor)
-			return done || over
-		})
-		if err != nil {
-			return
-		}
-	}
-}
-
-// listen hears once what a host has to say behind a cursor. Over says that there is nothing
-// more to be heard, and not done that the host does not answer.
-func (s *Shadows) listen(ctx context.Context, h *host, cursor string) (next string, over, done bool) {
-	s.mu.Lock()
-	acks := make([]api.Ack, 0, len(h.acks))
-	for id, seq := range h.acks {
-		if len(acks) < api.MaxEvents {
-			acks = append(acks, api.Ack{Sandbox: id, Seq: seq})
-		}
-	}
-	runs := s.on(h.name)
-	if h.follows = !h.heard || len(acks)+len(runs) > 0; !h.follows {
-		s.mu.Unlock()
-		return cursor, true, true
-	}
-	if cut := h.cut; cut != nil {
-		h.cut = nil
-		s.mu.Unlock()
-		return "", s.silent(h, cut), false
-	}
-	limited, cancel := context.WithTimeout(ctx, followLimit)
-	defer cancel()
-	h.cancel = cancel
-	s.mu.Unlock()
-	reply, err := s.On(h.name, "").Follow(limited, api.FollowRequest{Cursor: cursor, Acks: acks})
-	s.mu.Lock()
-	if h.cut != nil && (err != nil || len(reply.Events) == 0) {
-		err, cursor = h.cut, "" // all that it was not acknowledged is sent again
-	}
-	h.cut = nil
-	s.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-		return cursor, true, true
-	case errors.Is(err, context.Canceled): // there is something to be acknowledged
-		return cursor, false, true
-	case err != nil:
-		return cursor, s.silent(h, err), false
-	}
-	s.heard(h, acks, &reply)
-	return reply.Cursor, false, true
-}
-
-// followLimit is for how long a host that answers each minute may be silent.
-const followLimit = 3 * time.Minute
-
-// on returns the runs on a host. core.mu is held.
-func (s *Shadows) on(name string) (list []*run) {
-	for _, r := range s.runs {
-		if r.host == name {
-			list = append(list, r)
-		}
-	}
-	return list
-}
-
-// pokeAll has all runs on a host look again. core.mu is held.
-func (s *Shadows) pokeAll(name string) {
-	for _, r := range s.on(name) {
-		r.poke()
-	}
-}
-
-// silent notes that a host does not answer, and reports whether that does not matter.
-func (s *Shadows) silent(h *host, err error) (whatever bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := len(s.on(h.name))
-	if n == 0 { // it is followed again when it is up
-		h.follows, h.again = false, time.Now().Add(retries.Most)
-		return true
-	}
-	if h.silent.IsZero() {
-		h.silent = time.Now()
-		s.pokeAll(h.name)
-		s.warnf("execd: host %s does not answer, and %d jobs run there: %v", h.name, n, err)
-	}
-	return false
-}
-
-// heard takes over what a host has said. It may say anything.
-func (s *Shadows) heard(h *host, acks []api.Ack, reply *api.FollowReply) {
-	events := reply.Events[:min(len(reply.Events), api.MaxEvents)]
-	status, most := make([]*ad.Status, len(events)), make([]time.Duration, len(events))
-	for i := range events {
-		status[i], most[i] = report.StatusOf(events[i].Ad)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.heard = true
-	s.answers(h)
-	for _, a := range acks {
-		if h.acks[a.Sandbox] == a.Seq {
-			delete(h.acks, a.Sandbox)
-		}
-	}
-	for i := range events {
-		e := &events[i]
-		r := s.runs[e.Sandbox]
-		if r == nil || r.host != h.name { // its end is recorded, or it never was
-			h.acks[e.Sandbox] = max(h.acks[e.Sandbox], e.Seq)
-			continue
-		}
-		switch e.Kind {
-		case api.ActivationStarted, api.ActivationUpdate, api.ActivationSuspended, api.ActivationResumed:
-			r.take(e, status[i], most[i])
-		case api.ActivationOver:
-			// The claim is free before the end is accounted.
-			if r.there = true; e.End != nil && r.over == nil {
-				r.over, r.outcome = e.End, e.Outcome
-				if r.claim != nil { // else its end is recorded already
-					r.claim.used = true
-				}
-				if !r.pulls() {
-					s.leave(r)
-				}
-				r.poke()
-			}
-			if r.pulls() && s.Host.Store.State(r.task) == job.Started && !r.brought {
-				r.overSeq = e.Seq
-				continue // it is acknowledged when it is recorded
-			}
-		case api.ActivationFinal:
-			if e.End != nil && r.final == nil {
-				r.over, r.final, r.seq = e.End, e.End, e.Seq
-				if r.claim != nil {
-					r.claim.used = true
-				}
-				s.leave(r)
-				r.poke()
-			}
-			continue // it is acknowledged when it is recorded
-		case api.ActivationGone:
-			if r.final == nil && !r.gone {
-				r.gone, r.why, r.seq = true, api.Visible(api.Short(e.Reason)), e.Seq
-				r.poke()
-			}
-			continue
-		}
-		h.acks[e.Sandbox] = max(h.acks[e.Sandbox], e.Seq)
-	}
-}
-
-// acknowledgeEnd has a host forget a run whose end is recorded. core.mu is held.
-func (r *run) acknowledgeEnd() {
-	if r.seq > 0 {
-		h := r.all.of(r.host)
-		h.acks[api.SandboxID(r.sandbox())] = r.seq
-		r.all.followed(h)
-		// It goes with the next request, which may be a minute away.
-		time.AfterFunc(ackPause, func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if _, waits := h.acks[api.SandboxID(r.sandbox())]; waits && h.cancel != nil {
-				h.cancel()
-			}
-		})
-	}
-}
-
-// ackPause is how long an acknowledgement waits for a request to go with.
-const ackPause = time.Second
-
-// followed has the events of a host followed. core.mu is held.
-func (s *Shadows) followed(h *host) {
-	if !h.follows {
-		h.follows = true
-		s.do(func(ctx context.Context) { s.watch(ctx, h) })
-	}
-}
-
 // Look carries out what people want of a run: that it ends, is stopped or goes on, or has
 // other attributes.
 func (s *Shadows) Look(t *job.Task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.runOf(t); r != nil {
+	if r := s.runs.of(t); r != nil {
 		r.poke()
 	}
-}
-
-// runOf returns the run of a task. core.mu is held.
-func (s *Shadows) runOf(t *job.Task) *run {
-	if r := s.runs[api.SandboxID(t.Start.Remote.Sandbox)]; r != nil && r.task == t {
-		return r
-	}
-	return nil
 }
 
 // carryOut has the host of a run do what people want of it.
@@ -314,7 +119,7 @@ func (r *run) carryOut(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	to := r.On(r.host, "").ClaimOf(c.ID)
+	to := r.On(r.host.name, "").ClaimOf(c.ID)
 	var err error
 	want, stop := r.Host.Store.Want(r.task), r.Host.Store.WantStopped(r.task)
 	switch {
@@ -358,13 +163,13 @@ func (s *Shadows) renewLeases(ctx context.Context) {
 			}
 		}
 		s.mu.Lock()
-		for _, r := range s.runs {
+		for _, r := range s.runs.list {
 			switch {
 			case r.own == nil || r.own.renewing:
 			case r.own.hopeless(now):
 				r.poke() // it is waited for the end of the lease from now on
 			default:
-				add(r.host, renewal{lease: r.own, r: r})
+				add(r.host.name, renewal{lease: r.own, r: r})
 			}
 		}
 		for _, c := range s.claims {
