@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"time"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/sandbox/order"
 	"paddock/execd/internal/stage/finish"
-	"paddock/spool"
 )
 
 // Files has the files of a run travel whose host shares none with this one. A Manager of
@@ -58,41 +56,6 @@ func (r *run) carries() bool { return r.task.Start.Remote.Key != "" }
 // pulls reports whether it has left something that is to be pulled. core.mu is held.
 func (r *run) pulls() bool { return r.carries() && r.outcome != nil && r.outcome.Pull }
 
-// maxSending is how much output of a claim may be on its way while the next of its jobs runs,
-// unless the host says otherwise.
-const maxSending = 2
-
-// capped reports whether so much output of a claim is on its way that nothing more is started
-// under it. core.mu is held.
-func (s *Shadows) capped(c *claim) bool {
-	n := 0
-	for r := range c.outs {
-		if r.counts {
-			n++
-		}
-	}
-	return n > 0 && n >= s.Host.Config().Knobs.Int("MAX_OUTPUT_TRANSFERS_PER_CLAIM", maxSending)
-}
-
-// departs notes that the output of a run is on its way, from when on its claim may be used
-// for the next. core.mu is held.
-func (s *Shadows) departs(r *run) {
-	c := r.claim
-	if c == nil {
-		return
-	}
-	if c.outs == nil {
-		c.outs = map[*run]bool{}
-	}
-	c.outs[r], r.counts = true, true
-	if r.outcome == nil || !r.outcome.Held {
-		s.leave(r)
-	}
-	if c.closed {
-		s.detach(r)
-	}
-}
-
 // startPatience is how long output waits for the start of the next run.
 const startPatience = 5 * time.Second
 
@@ -118,67 +81,12 @@ func (r *run) awaitNextStart(ctx context.Context) {
 	}
 }
 
-// started tells those who wait in next. core.mu is held.
-func (s *Shadows) started(c *claim) {
-	for _, w := range c.waiting {
-		close(w)
-	}
-	c.waiting = nil
-}
-
-// arrived notes that its output is on its way no more. core.mu is held.
-func (s *Shadows) arrived(r *run) {
-	r.counts = false
-	if c := r.claim; c != nil {
-		delete(c.outs, r)
-	}
-	s.Wake()
-}
-
-// detach has the sandbox of a run have a lease of its own, since its claim is gone. s.mu is
-// held.
-func (s *Shadows) detach(r *run) {
-	if r.own != nil {
-		return
-	}
-	of := &r.claim.lease
-	r.own = &lease{length: of.length, tried: of.tried, renewed: of.renewed, failures: of.failures}
-	delete(r.claim.outs, r)
-	s.renewSoon()
-	r.poke()
-}
-
-// detachAll has all output of a claim that is gone be kept. core.mu is held.
-func (s *Shadows) detachAll(c *claim) {
-	for r := range maps.Clone(c.outs) {
-		s.detach(r)
-	}
-}
-
 // leaseOf returns the lease under which a host has a run. core.mu is held.
 func (r *run) leaseOf() *lease {
 	if r.own != nil {
 		return r.own
 	}
 	return &r.claim.lease
-}
-
-// Transfer returns how the files of a run on another host travel, or what was left out; nil:
-// they do not, and nothing was.
-func (s *Shadows) Transfer(run spool.RunID) *api.Transfer {
-	s.mu.Lock()
-	r := s.runs.find(run)
-	s.mu.Unlock()
-	if r == nil || !r.carries() {
-		return nil
-	}
-	shown := r.output.Standing()
-	if shown.Output = shown.Attempt > 0; !shown.Output {
-		if shown = r.input.Standing(); shown.Attempt == 0 || shown.Done && shown.Left == "" {
-			return nil
-		}
-	}
-	return &shown
 }
 
 // errCut is matched when a stream has failed for the way between the hosts, or the other one.

@@ -1,19 +1,20 @@
 package shadow
 
 import (
-	"cmp"
 	"context"
-	"fmt"
+	"errors"
+	"maps"
 	"sync"
 	"time"
 
 	"paddock/classad"
 	"paddock/execd/api"
-	"paddock/execd/internal/job"
 	"paddock/execd/internal/shadow/match"
 	"paddock/execd/internal/shadow/remote"
-	"paddock/spool"
 )
+
+// idleFor is how long a claim without work is kept.
+const idleFor = 5 * time.Second
 
 // claim is a slot of another host that one of this host's users holds.
 type claim struct {
@@ -31,10 +32,10 @@ type claim struct {
 	used    bool      // something has run under it
 	spent   bool      // nothing more is started under it
 	closed  bool      // it is given back, or over
-	// rest is the ad of what is left of a partitionable slot if the claim is on that; nil: it
-	// is on a slot in which jobs run. carving counts the slots that are being carved out of it.
-	rest    *classad.Ad
-	carving int
+	// leftOvers is the ad of what is left of a partitionable slot if the claim is on that; nil:
+	// it is on a slot in which jobs run. carving counts the slots that are being carved out of it.
+	leftOvers *classad.Ad
+	carving   int
 }
 
 // slotAd returns the ad of the slot of a claim as it was granted.
@@ -43,181 +44,240 @@ func (c *claim) slotAd() *classad.Ad {
 	return granted
 }
 
+// idles reports whether another job may be started under a claim, of which so much output may be on
+// its way. core.mu is held.
+func (c *claim) idles(most int) bool {
+	return c.run == nil && c.leftOvers == nil && !c.closed && !c.spent && !c.isFull(most) && !c.lease.hopeless(time.Now())
+}
+
+// isFull reports whether so much output of a claim is on its way that nothing more is started under
+// it. core.mu is held.
+func (c *claim) isFull(most int) bool {
+	n := 0
+	for r := range c.outs {
+		if r.counts {
+			n++
+		}
+	}
+	return n > 0 && n >= most
+}
+
+// wakeOutput has output no more wait for the start of the next run. core.mu is held.
+func (c *claim) wakeOutput() {
+	for _, w := range c.waiting {
+		close(w)
+	}
+	c.waiting = nil
+}
+
+// claims are those on slots of other hosts.
+type claims struct {
+	*core
+	list map[remote.Name]*claim // guarded by core.mu
+}
+
+func (l *claims) store() *remote.Store { return &remote.Store{Root: l.Root} }
+
+// maxOutputs is how much output of a claim may be on its way while the next of its jobs runs.
+func (l *claims) maxOutputs() int {
+	return l.Host.Config().Knobs.Int("MAX_OUTPUT_TRANSFERS_PER_CLAIM", 2)
+}
+
+// idle returns a claim for jobs of a class that nothing runs under; nil: there is none. core.mu is
+// held.
+func (l *claims) idle(of match.Class) *claim {
+	most := l.maxOutputs()
+	for _, c := range l.list {
+		if c.class == of && c.idles(most) {
+			return c
+		}
+	}
+	return nil
+}
+
+// leftOversOn returns the claim of a user on what is left of a partitionable slot of a host; nil:
+// there is none. While it lasts nobody else has slots carved there, so that it is given back
+// as soon as nothing more is. core.mu is held.
+func (l *claims) leftOversOn(host, user string) *claim {
+	for _, c := range l.list {
+		if c.leftOvers != nil && c.Host == host && c.User == user && !c.closed && !c.spent {
+			return c
+		}
+	}
+	return nil
+}
+
+// giveBack gives back claims that nothing runs under, and returns when it is to be done again; zero:
+// never. Want has the tasks that wait, and a host is crowded on which another job can have the slot.
+// core.mu is held.
+func (l *claims) giveBack(now time.Time, want map[match.Class]int, crowded func(host string) bool) (next time.Time) {
+	most := l.maxOutputs()
+	for _, c := range l.list {
+		if c.run == nil {
+			c.wakeOutput()
+		}
+		switch after := c.idle.Add(idleFor); {
+		case c.run != nil || c.closed || c.carving > 0:
+		case c.isFull(most) && !c.spent && want[c.class] > 0: // its turn comes
+		case crowded(c.Host) && want[c.class] == 0, c.leftOvers != nil: // another job can have the slot, or those carved out of it
+			l.release(c)
+		case after.After(now) && !c.spent:
+			next = sooner(next, after)
+		default:
+			l.release(c)
+		}
+	}
+	return next
+}
+
+// sooner returns the first of two times; zero is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// keep makes a claim that was granted durable; leftOvers is the ad of what is left, if it is
+// for that.
+func (l *claims) keep(ctx context.Context, h *host, of match.Class, c *api.Claim, begun time.Time, leftOvers *classad.Ad) (*claim, error) {
+	l.mu.Lock()
+	queues, twice := h.queues, l.list[remote.Name{Host: h.name, Public: c.Reply.ID.String()}] != nil
+	l.mu.Unlock()
+	r := remote.Claim{ID: c.Reply.ID, Host: h.name, User: of.Owner, Slot: string(c.Reply.Slot), Queue: match.Queue(&c.Reply, queues), Lease: c.Reply.Lease, Ad: c.Reply.Ad}
+	got := &claim{Claim: r, class: of, leftOvers: leftOvers, idle: time.Now(), lease: newLease(time.Duration(r.Lease)*time.Second, begun)}
+	err := got.Check()
+	if err == nil && twice {
+		err = errors.New("it grants a claim twice")
+	}
+	if err == nil {
+		err = l.store().Put(&got.Claim)
+	}
+	if err != nil {
+		limited, cancel := context.WithTimeout(ctx, callLimit)
+		defer cancel()
+		_ = c.Release(limited) // else it ends with its lease
+	}
+	return got, err
+}
+
 // release gives a claim back that nothing runs under. core.mu is held.
-func (s *Shadows) release(c *claim) {
+func (l *claims) release(c *claim) {
 	c.closed = true
 	keep := len(c.outs) > 0
-	s.do(func(ctx context.Context) {
+	l.do(func(ctx context.Context) {
 		if again(ctx, retries.After, func(int) bool {
 			limited, cancel := context.WithTimeout(ctx, callLimit)
 			defer cancel()
-			of, begun := s.On(c.Host, "").ClaimOf(c.ID), time.Now()
+			of, begun := l.On(c.Host, "").ClaimOf(c.ID), time.Now()
 			give := of.Release
 			if keep { // it is pulled without the slot
 				give = of.ReleaseKeeping
 			}
 			err := give(limited)
 			if err == nil && keep {
-				s.mu.Lock()
-				c.lease.tried, c.lease.renewed = begun, begun
-				s.mu.Unlock()
+				l.mu.Lock()
+				c.lease.answered(begun)
+				l.mu.Unlock()
 			}
 			if err == nil || api.RefusalOf(err) == api.RefusedUnknown {
 				return true
 			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
+			l.mu.Lock()
+			defer l.mu.Unlock()
 			return time.Now().After(c.lease.lost())
 		}) != nil {
 			return // the next execd does it
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.detachAll(c)
-		s.forget(c)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.detachAll(c)
+		l.forget(c)
 	})
 }
 
-// over notes that a claim is not renewed any more. What runs under it has its lease to end.
+// lapse notes that a claim is not renewed any more. What runs under it has its lease to end.
 // core.mu is held.
-func (s *Shadows) over(c *claim, why string) {
+func (l *claims) lapse(c *claim, why string) {
 	c.closed, c.spent = true, true
-	s.warnf("execd: host %s: claim %s is over: %s", c.Host, c.Public(), why)
-	s.detachAll(c)
+	l.warnf("execd: host %s: claim %s is over: %s", c.Host, c.Public(), why)
+	l.detachAll(c)
 	if r := c.run; r != nil {
 		r.poke()
 	} else {
-		s.forget(c)
+		l.forget(c)
 	}
 }
 
 // forget forgets a claim that nothing runs under. One whose file stays is given back by the
 // next execd. core.mu is held.
-func (s *Shadows) forget(c *claim) {
-	delete(s.claims, c.Name())
+func (l *claims) forget(c *claim) {
+	delete(l.list, c.Name())
 	if c.ID == "" {
 		return
 	}
-	s.do(func(context.Context) {
-		if err := (&remote.Store{Root: s.Root}).Remove(&c.Claim); err != nil {
-			s.warnf("execd: %v", err)
+	l.do(func(context.Context) {
+		if err := l.store().Remove(&c.Claim); err != nil {
+			l.warnf("execd: %v", err)
 		}
 	})
 }
 
-// Load takes over the claims that an earlier execd has left, before Recover.
-func (s *Shadows) Load() error {
-	list, err := (&remote.Store{Root: s.Root}).Load(s.Host.Log)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	for _, r := range list {
-		s.claims[r.Name()] = &claim{Claim: *r, spent: true, idle: now, lease: foundLease(time.Duration(r.Lease)*time.Second, now)}
-	}
-	return nil
-}
-
-// Recover takes over a run that an earlier execd has begun, or whose end it has recorded.
-func (s *Shadows) Recover(t *job.Task) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	state := s.Host.Store.State(t)
-	ended, over := state == job.Ended, state == job.Over
-	holds := over && t.End.Holds
-	c := s.claims[remote.Name{Host: t.Start.Remote.Host, Public: t.Start.Claim}]
-	switch {
-	case ended:
-		c = nil
-	case c == nil:
-		// Its record is lost. As far as anybody knows it was renewed until now.
-		if !over { // else it may have been given back
-			s.warnf("job %v: runs on %s, and nothing is known of its claim", t, t.Start.Remote.Host)
-		}
-		now := time.Now()
-		c = &claim{Claim: remote.Claim{Host: t.Start.Remote.Host}, closed: true, lease: foundLease(wanted*time.Second, now)}
-	case c.run == nil && (!over || holds):
-		c.class, c.spent = match.ClassOf(t.Job), false
-	}
-	var before *run
-	if c != nil {
-		before = c.run
-	}
-	r := s.enter(t, c)
-	s.runs.last = max(s.runs.last, r.number()) // the clock may have been set back
-	if before != nil && before.number() > r.number() {
-		c.run = before // which was begun when this one was over there
-	}
-	r.found = true
-	r.recall(s.Host.Store.Updated(t))
-	if over {
-		e := t.End
-		r.there, r.over = true, &api.ActivationEnd{Failed: e.Failed, Exit: e.Exit, Cause: string(e.Cause), Reason: e.Reason, Fate: string(e.Fate)}
-		r.outcome = &api.Outcome{Pull: true, Held: holds}
-		s.departs(r)
-		r.counts = s.Host.Store.Stuck(t) == nil
-	}
-	if !ended && !over {
-		s.Depart(t, true)
-	}
-	s.logf("job %v: found after the restart: %s", t, cmp.Or(map[job.State]string{job.Ended: "has ended on ", job.Over: "is over on "}[state], "runs on ")+r.host.name)
-}
-
-// Silent says that the host of a run does not answer, and since when; empty: it does, or it
-// is this one.
-func (s *Shadows) Silent(run spool.RunID) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.runs.find(run)
-	if r == nil || r.claim == nil || r.host.silent.IsZero() {
-		return ""
-	}
-	return fmt.Sprintf("%s has not answered since %s; the lease ends at %s", r.host.name, r.host.silent.Format(time.DateTime), r.leaseOf().ends().Format(time.DateTime))
-}
-
-// Used returns what a run on another host has used, as that has said last; nil: it has not.
-func (s *Shadows) Used(run spool.RunID) *api.Usage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r := s.runs.find(run); r != nil && r.used {
-		return new(r.usage())
-	}
-	return nil
-}
-
-// All returns Used of all runs of which it is known.
-func (s *Shadows) All() map[spool.RunID]api.Usage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := map[spool.RunID]api.Usage{}
-	for _, r := range s.runs.list {
-		if r.used {
-			all[r.task.RunID()] = r.usage()
+// leave frees the claim of a run for the next. core.mu is held.
+func (l *claims) leave(r *run) {
+	if c := r.claim; c != nil && c.run == r {
+		c.wakeOutput()
+		if c.run, c.idle = nil, time.Now(); c.closed {
+			l.forget(c)
 		}
 	}
-	return all
+	l.Wake()
 }
 
-// usage returns what a run has used, as its host has said last. core.mu is held.
-func (r *run) usage() api.Usage {
-	u := api.Usage{CPU: (r.status.UserCPU + r.status.SysCPU).Seconds(), PIDs: r.status.Processes, Wallclock: time.Since(r.task.Started).Seconds()}
-	u.VMem, u.RSS = 1024*float64(r.status.ImageSize), 1024*float64(r.status.ResidentSetSize)
-	u.MaxVMem, u.MaxRSS = u.VMem, u.RSS
-	return u
-}
-
-// Forget ends a run that somebody has deleted without waiting for its host, if that does not
-// answer, and says until when it may go on there; empty: it is waited for.
-func (s *Shadows) Forget(t *job.Task) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.runs.of(t)
-	if r == nil || r.claim == nil || r.host.silent.IsZero() {
-		return ""
+// beginOutput notes that the output of a run is on its way, from when on its claim may be used
+// for the next. core.mu is held.
+func (l *claims) beginOutput(r *run) {
+	c := r.claim
+	if c == nil {
+		return
 	}
-	r.forgotten = true
+	if c.outs == nil {
+		c.outs = map[*run]bool{}
+	}
+	c.outs[r], r.counts = true, true
+	if r.outcome == nil || !r.outcome.Held {
+		l.leave(r)
+	}
+	if c.closed {
+		l.detach(r)
+	}
+}
+
+// endOutput notes that the output of a run is on its way no more. core.mu is held.
+func (l *claims) endOutput(r *run) {
+	r.counts = false
+	if c := r.claim; c != nil {
+		delete(c.outs, r)
+	}
+	l.Wake()
+}
+
+// detach has the sandbox of a run have a lease of its own, since its claim is gone. core.mu is
+// held.
+func (l *claims) detach(r *run) {
+	if r.own != nil {
+		return
+	}
+	of := &r.claim.lease
+	r.own = &lease{length: of.length, tried: of.tried, renewed: of.renewed, failures: of.failures}
+	delete(r.claim.outs, r)
+	l.renewSoon()
 	r.poke()
-	return fmt.Sprintf("job %v may run on %s until %s", t, r.host.name, r.leaseOf().lost().Format(time.DateTime))
+}
+
+// detachAll has all output of a claim that is gone be kept. core.mu is held.
+func (l *claims) detachAll(c *claim) {
+	for r := range maps.Clone(c.outs) {
+		l.detach(r)
+	}
 }

@@ -43,6 +43,12 @@ type host struct {
 	refused  map[match.Class]refusal
 }
 
+const (
+	matchSteps  = 300_000          // by which the ads of a host are evaluated in a round
+	refusedFor  = 30 * time.Second // how long a refusal is, for the first time
+	refusedMost = time.Hour        // and at most, where slots are granted and the job is refused
+)
+
 // refusal is why a host takes no jobs of a class.
 type refusal struct {
 	text  string

@@ -7,9 +7,20 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
-	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/shadow/match"
 )
+
+// immediate are the jobs that are to start now, and where it is told whether they have. It is guarded
+// by core.mu.
+type immediate map[*job.Job]chan bool
+
+// answer tells who waits in StartNow for a job. core.mu is held.
+func (m immediate) answer(j *job.Job, started bool) {
+	if answer := m[j]; answer != nil {
+		delete(m, j)
+		answer <- started
+	}
+}
 
 // nowLimit is how long a job of -now y is offered to other hosts.
 const nowLimit = 10 * time.Second
@@ -47,26 +58,4 @@ func (s *Shadows) StartNow(ctx context.Context, j *job.Job) bool {
 		delete(s.now, j)
 		return s.Host.Store.Running(j) > 0 // the host has not answered yet, and may have begun it
 	}
-}
-
-// answer tells who waits in StartNow for a job. core.mu is held.
-func (s *Shadows) answer(j *job.Job, started bool) {
-	if answer := s.now[j]; answer != nil {
-		delete(s.now, j)
-		answer <- started
-	}
-}
-
-// waiting returns what is offered: what is to start now before what waits. core.mu is held.
-func (s *Shadows) waiting() []schedule.Waiting {
-	var list []schedule.Waiting
-	for j := range s.now {
-		if s.Host.Store.Running(j) == 0 {
-			list = append(list, schedule.Waiting{Job: j.Number, Tasks: 1})
-		}
-	}
-	rest := slices.DeleteFunc(s.Foremost(most), func(w schedule.Waiting) bool {
-		return len(s.now) > 0 && s.now[s.Host.Store.Get(w.Job)] != nil
-	})
-	return append(list, rest...)
 }

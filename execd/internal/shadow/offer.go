@@ -2,13 +2,11 @@ package shadow
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
@@ -16,155 +14,161 @@ import (
 	"paddock/execd/internal/shadow/remote"
 )
 
+// offers are those of jobs that wait here to other hosts.
+type offers struct {
+	*core
+	hosts  *hosts
+	claims *claims
+	runs   *runs
+	now    immediate
+
+	// Guarded by core.mu.
+	asked map[match.Class]int // claims that hosts are being asked for
+	want  map[match.Class]int // tasks that wait, as of the last round
+	why   map[*job.Job]string // why jobs that wait were not taken by any host, as of the last round
+}
+
+// These bound what is done for jobs that wait.
+const (
+	most        = 256             // jobs that are looked at in a round
+	askedAtOnce = 8               // claims of one host
+	fresh       = 5 * time.Second // how long the ads of slots are believed
+	freshLeast  = time.Second     // the same when they are known to have changed
+	wanted      = 2400            // seconds of lease that are asked for
+)
+
+// These are why a job is not on a host that it does not ask for, or that has not answered yet.
+const (
+	notNamed   = "it is not asked for (-q, -l)"
+	beingAsked = "it is being asked"
+)
+
 // round offers what waits here to other hosts, and gives claims back that nothing runs
 // under. It returns when it is to be done again if nothing happens; zero: never.
-func (s *Shadows) round(now time.Time) (next time.Time) {
-	peers := s.Peers()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	soonest := func(t time.Time) {
-		if next.IsZero() || t.Before(next) {
-			next = t
-		}
-	}
+func (o *offers) round(now time.Time) (next time.Time) {
+	peers := o.Peers()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	for i := range peers {
-		if h := s.hosts.get(peers[i].Name); peers[i].State == api.PeerUp && h.due(now) {
+		if h := o.hosts.get(peers[i].Name); peers[i].State == api.PeerUp && h.due(now) {
 			h.follow()
 		}
 	}
 	if len(peers) > 0 {
-		s.offer(peers, now, soonest)
+		next = o.offerAll(peers, now)
 	}
-	for _, c := range s.claims {
-		if c.run == nil {
-			s.started(c)
+	return sooner(next, o.claims.giveBack(now, o.want, func(host string) bool { return o.hosts.get(host).crowded }))
+}
+
+// offerAll offers what waits, and returns when that is to be done again, as round does. core.mu is
+// held.
+func (o *offers) offerAll(peers []api.PeerStatus, now time.Time) (next time.Time) {
+	for _, h := range o.hosts.list {
+		h.beginRound(now)
+	}
+	clear(o.why)
+	waiting := o.waiting()
+	clear(o.want)
+	for _, w := range waiting {
+		if j := o.Host.Store.Get(w.Job); j != nil {
+			o.want[match.ClassOf(j)] += w.Tasks
 		}
-		switch after := c.idle.Add(idleFor); {
-		case c.run != nil || c.closed || c.carving > 0:
-		case s.capped(c) && !c.spent && s.want[c.class] > 0: // its turn comes
-		case s.hosts.get(c.Host).crowded && s.want[c.class] == 0: // another job can have the slot
-			s.release(c)
-		case c.rest != nil: // nobody else has slots carved there meanwhile
-			s.release(c)
-		case after.After(now) && !c.spent:
-			soonest(after)
-		default:
-			s.release(c)
+	}
+	asked := maps.Clone(o.asked)
+	for i := range waiting {
+		if j := o.Host.Store.Get(waiting[i].Job); j != nil {
+			next = sooner(next, o.offer(j, &waiting[i], asked, peers, now))
 		}
 	}
 	return next
 }
 
-// offer offers what waits. core.mu is held.
-func (s *Shadows) offer(peers []api.PeerStatus, now time.Time, soonest func(time.Time)) {
-	asked := maps.Clone(s.asked)
-	for _, h := range s.hosts.list {
-		h.beginRound(now)
-	}
-	clear(s.stay)
-	waiting := s.waiting()
-	clear(s.want)
-	for _, w := range waiting {
-		if j := s.Host.Store.Get(w.Job); j != nil {
-			s.want[match.ClassOf(j)] += w.Tasks
+// waiting returns what is offered: what is to start now before what waits. core.mu is held.
+func (o *offers) waiting() []schedule.Waiting {
+	var list []schedule.Waiting
+	for j := range o.now {
+		if o.Host.Store.Running(j) == 0 {
+			list = append(list, schedule.Waiting{Job: j.Number, Tasks: 1})
 		}
 	}
-	for _, w := range waiting {
-		j := s.Host.Store.Get(w.Job)
-		if j == nil {
-			continue
+	rest := slices.DeleteFunc(o.Foremost(most), func(w schedule.Waiting) bool {
+		return len(o.now) > 0 && o.now[o.Host.Store.Get(w.Job)] != nil
+	})
+	return append(list, rest...)
+}
+
+// offer starts tasks of a job under claims that nothing runs under, and asks hosts for claims for
+// the others. Asked are the claims that hosts are being asked for and that are for no job yet. core.mu
+// is held.
+func (o *offers) offer(j *job.Job, w *schedule.Waiting, asked map[match.Class]int, peers []api.PeerStatus, now time.Time) (next time.Time) {
+	if why := o.stays(j); why != "" {
+		o.why[j] = why
+		o.now.answer(j, false)
+		return next
+	}
+	of, n := match.ClassOf(j), w.Tasks
+	for started := true; n > 0 && started; {
+		c, enough := o.claims.idle(of), false
+		if c == nil {
+			break
 		}
-		if why := s.stays(j); why != "" {
-			s.stay[j] = why
-			s.answer(j, false)
-			continue
+		if started, enough = o.runs.start(c, j, w); enough { // more have started here meanwhile
+			o.now.answer(j, false)
+			return next
+		} else if started {
+			n--
 		}
-		of, n := match.ClassOf(j), w.Tasks
-		started, enough := true, false
-		for n > 0 && started {
-			if started, enough = s.startIdle(j, of, &w); started {
-				n--
+	}
+	covered := min(n, asked[of])
+	asked[of] -= covered
+	if n -= covered; n == 0 {
+		return next
+	}
+	var why []string
+	order := match.Preferred(o.Host.Config(), j.Terms().Needs.Request(), peers)
+	for i := range order {
+		for n > 0 {
+			text, again := o.ask(&order[i], j, of, now)
+			if text != "" {
+				why = append(why, order[i].Name+": "+text)
+				next = sooner(next, again)
+				break
 			}
-		}
-		if enough { // more have started here meanwhile
-			s.answer(j, false)
-			continue
-		}
-		covered := min(n, asked[of])
-		asked[of] -= covered
-		if n -= covered; n == 0 {
-			continue
-		}
-		var why []string
-		order := match.Preferred(s.Host.Config(), j.Terms().Needs.Request(), peers)
-		for i := range order {
-			for n > 0 {
-				text, again := s.ask(&order[i], j, of, now)
-				if text != "" {
-					why = append(why, order[i].Name+": "+text)
-					if !again.IsZero() {
-						soonest(again)
-					}
-					break
-				}
-				n--
-			}
-		}
-		if n > 0 {
-			s.stay[j] = strings.Join(why, "; ")
-			if s.asked[of] == 0 && !slices.ContainsFunc(why, func(text string) bool { return strings.HasSuffix(text, ": "+beingAsked) }) {
-				s.answer(j, false)
-			}
+			n--
 		}
 	}
-}
-
-// startIdle is start under a claim that nothing runs under. core.mu is held.
-func (s *Shadows) startIdle(j *job.Job, of match.Class, w *schedule.Waiting) (started, enough bool) {
-	for _, c := range s.claims {
-		if c.run == nil && c.rest == nil && !c.closed && !c.spent && !s.capped(c) && c.class == of && !c.lease.hopeless(time.Now()) {
-			return s.start(c, j, w)
+	if n > 0 {
+		o.why[j] = strings.Join(why, "; ")
+		if o.asked[of] == 0 && !slices.ContainsFunc(why, func(text string) bool { return strings.HasSuffix(text, ": "+beingAsked) }) {
+			o.now.answer(j, false)
 		}
 	}
-	return false, false
+	return next
 }
-
-// Why says of each host why it does not take a job that waits; empty: none was asked.
-func (s *Shadows) Why(j *job.Job) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stay[j]
-}
-
-// search is that for a slot of a host for a job. core.mu is held.
-func (s *Shadows) search(h *host, j *job.Job, now time.Time) *match.Search {
-	return &match.Search{Config: s.Host.Config(), Request: j.Terms().Needs.Request(), Ad: s.JobAd(j), Domain: s.Domain(), Now: now, Steps: &h.steps}
-}
-
-// notNamed is why a host does not take a job that asks for others.
-const notNamed = "it is not asked for (-q, -l)"
 
 // stays says why a job runs on no host but this one; empty: it may leave.
-func (s *Shadows) stays(j *job.Job) string {
+func (o *offers) stays(j *job.Job) string {
 	t := j.Terms()
 	r := t.Needs.Request()
 	why := match.Stays(r, t.Session)
-	if why == "" && !match.Travels(r) && s.Domain() == "" {
+	if why == "" && !match.Travels(r) && o.Domain() == "" {
 		why = "FILESYSTEM_DOMAIN is not set"
 	}
 	return why
 }
 
-// beingAsked is why a job is not on a host that has not answered yet.
-const beingAsked = "it is being asked"
+// search is that for a slot of a host for a job. core.mu is held.
+func (o *offers) search(h *host, j *job.Job, now time.Time) *match.Search {
+	return &match.Search{Config: o.Host.Config(), Request: j.Terms().Needs.Request(), Ad: o.JobAd(j), Domain: o.Domain(), Now: now, Steps: &h.steps}
+}
 
 // ask asks a host for a slot, or says why not, and when that may be another thing; zero: when
 // the host says so. core.mu is held.
-func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of match.Class, now time.Time) (why string, again time.Time) {
-	h, terms := s.hosts.get(p.Name), j.Terms()
+func (o *offers) ask(p *api.PeerStatus, j *job.Job, of match.Class, now time.Time) (why string, again time.Time) {
+	h, terms := o.hosts.get(p.Name), j.Terms()
 	r, lost := terms.Needs.Request(), match.Unreached(terms.Session, p)
 	switch {
-	case !match.Admits(s.Host.Config(), r, p):
+	case !match.Admits(o.Host.Config(), r, p):
 		return notNamed, again
 	case lost != "":
 		return lost, again
@@ -175,10 +179,10 @@ func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of match.Class, now time.Ti
 	case p.Draining:
 		return "it is being drained", again
 	}
-	if c := s.restOn(p.Name, of.Owner); c != nil {
-		if ok, _ := schedule.Admits(s.Host.Config(), r, schedule.Place{Host: p.Name, Queue: c.Queue}); ok && c.carving == askedAtOnce {
+	if c := o.claims.leftOversOn(p.Name, of.Owner); c != nil {
+		if ok, _ := schedule.Admits(o.Host.Config(), r, schedule.Place{Host: p.Name, Queue: c.Queue}); ok && c.carving == askedAtOnce {
 			return beingAsked, again
-		} else if ok && s.carve(h, c, of, s.search(h, j, now)) {
+		} else if ok && o.carve(h, c, of, o.search(h, j, now)) {
 			return "", again
 		}
 	}
@@ -199,7 +203,7 @@ func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of match.Class, now time.Ti
 	case h.changed && len(h.slots) == 0:
 		return "no slot is free", h.read.Add(freshLeast)
 	}
-	search := s.search(h, j, now)
+	search := o.search(h, j, now)
 	best, why, state := search.Best(h.name, h.slots)
 	switch {
 	case h.steps <= 0: // its expressions are expensive, and others wait meanwhile
@@ -209,90 +213,105 @@ func (s *Shadows) ask(p *api.PeerStatus, j *job.Job, of match.Class, now time.Ti
 	case best == nil:
 		return why, h.refuse(of, why, state).until
 	}
-	h.opening = s.want[of]-s.asked[of] > 1 && best.IsPartitionable() // the others are carved out of what is left
-	s.send(h, of, &ask{ad: search.AdFor(best).OldString()})
+	h.opening = o.want[of]-o.asked[of] > 1 && best.IsPartitionable() // the others are carved out of what is left
+	o.request(h, of, &slotRequest{ad: search.AdFor(best).OldString()})
 	return "", again
 }
 
-// ask is a request for a claim.
-type ask struct {
-	on   api.SlotID // empty: any slot
-	ad   string
-	rest *claim // under which the slot is carved; nil: none
-}
-
-// send asks a host for a slot for a job of a class. core.mu is held.
-func (s *Shadows) send(h *host, of match.Class, a *ask) {
-	more := s.want[of]-s.asked[of] > 1
-	h.asking++
-	s.asked[of]++
-	if a.rest != nil {
-		a.rest.carving++
+// carve asks for a slot for a job out of what is left, or reports that it does not fit there. core.mu
+// is held.
+func (o *offers) carve(h *host, c *claim, of match.Class, search *match.Search) bool {
+	left := search.Carve(c.leftOvers)
+	if left == nil {
+		return false
 	}
-	s.do(func(ctx context.Context) { s.request(ctx, h, of, a, more) })
+	c.leftOvers = left
+	o.request(h, of, &slotRequest{on: api.SlotID(c.Slot), under: c, ad: search.Ad.OldString()})
+	return true
 }
 
-// request is send, without the lock. With more a claim is asked for as well on what is left of
-// the slot that this one is carved out of.
-func (s *Shadows) request(ctx context.Context, h *host, of match.Class, a *ask, more bool) {
+// slotRequest is what a host is asked for.
+type slotRequest struct {
+	on    api.SlotID // empty: any slot
+	ad    string     // of the job
+	under *claim     // on what is left of a slot out of which this one is carved; nil: none
+	more  bool       // a claim is asked for as well on what is left of the slot
+}
+
+// request has a host asked for a slot for a job of a class. core.mu is held.
+func (o *offers) request(h *host, of match.Class, q *slotRequest) {
+	q.more = o.want[of]-o.asked[of] > 1
+	h.asking++
+	o.asked[of]++
+	if q.under != nil {
+		q.under.carving++
+	}
+	o.do(func(ctx context.Context) { o.claimSlot(ctx, h, of, q) })
+}
+
+// claimSlot asks a host for a claim, and takes it over.
+func (o *offers) claimSlot(ctx context.Context, h *host, of match.Class, q *slotRequest) {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	begun := time.Now()
-	c, err := s.On(h.name, of.Owner).Claim(limited, api.ClaimRequest{Slot: a.on, Ad: a.ad, NoWait: true, Lease: wanted, LeftOvers: more, Confirm: true})
-	var got, rest *claim
+	c, err := o.On(h.name, of.Owner).Claim(limited, api.ClaimRequest{Slot: q.on, Ad: q.ad, NoWait: true, Lease: wanted, LeftOvers: q.more, Confirm: true})
+	var got, leftOvers *claim
 	if err == nil {
-		got, err = s.enterClaim(ctx, h, of, c, begun, nil)
+		got, err = o.claims.keep(ctx, h, of, c, begun, nil)
 	}
 	if err == nil {
-		rest = s.keepRest(ctx, h, of, c.LeftOvers(), begun)
+		leftOvers = o.keepLeftOvers(ctx, h, of.Owner, c.LeftOvers(), begun)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	h.asking--
-	if s.asked[of]--; s.asked[of] == 0 {
-		delete(s.asked, of)
+	if o.asked[of]--; o.asked[of] == 0 {
+		delete(o.asked, of)
 	}
-	if a.rest == nil {
+	if q.under == nil {
 		h.opening = false
-	} else if a.rest.carving--; a.rest != rest {
-		a.rest.spent = true
+	} else if q.under.carving--; q.under != leftOvers {
+		q.under.spent = true
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			state := a.rest != nil || slices.ContainsFunc(h.slots, func(slot match.Slot) bool { return slot.IsPartitionable() })
+			state := q.under != nil || slices.ContainsFunc(h.slots, func(slot match.Slot) bool { return slot.IsPartitionable() })
 			switch api.RefusalOf(err) {
 			case api.RefusedTryAgain, api.RefusedState, api.RefusedRank, api.RefusedBusy, api.RefusedShutdown, api.RefusedBroken:
 				state = true
 			}
 			h.refuse(of, err.Error(), state)
-			s.debugf("execd: host %s refuses a slot for jobs of %s: %v", h.name, of.Owner, err)
+			o.debugf("execd: host %s refuses a slot for jobs of %s: %v", h.name, of.Owner, err)
 		}
 	} else {
-		s.claims[got.Name()] = got
+		o.claims.list[got.Name()] = got
 		h.slots = slices.DeleteFunc(h.slots, func(slot match.Slot) bool { return slot.Name == got.Slot })
 	}
-	s.Wake()
+	o.Wake()
 }
 
-// enterClaim makes a claim that was granted durable; rest is the ad of what is left, if it is
-// for that.
-func (s *Shadows) enterClaim(ctx context.Context, h *host, of match.Class, c *api.Claim, begun time.Time, rest *classad.Ad) (*claim, error) {
-	s.mu.Lock()
-	queues, twice := h.queues, s.claims[remote.Name{Host: h.name, Public: c.Reply.ID.String()}] != nil
-	s.mu.Unlock()
-	r := remote.Claim{ID: c.Reply.ID, Host: h.name, User: of.Owner, Slot: string(c.Reply.Slot), Queue: match.Queue(&c.Reply, queues), Lease: c.Reply.Lease, Ad: c.Reply.Ad}
-	got := &claim{Claim: r, class: of, rest: rest, idle: time.Now(), lease: lease{length: time.Duration(r.Lease) * time.Second, tried: begun, renewed: begun}}
-	err := got.Check()
-	if err == nil && twice {
-		err = errors.New("it grants a claim twice")
+// keepLeftOvers takes over the claim of a user on what is left that came with another; nil: none came.
+func (o *offers) keepLeftOvers(ctx context.Context, h *host, user string, c *api.Claim, begun time.Time) *claim {
+	if c == nil {
+		return nil
 	}
-	if err == nil {
-		err = (&remote.Store{Root: s.Root}).Put(&got.Claim)
+	ad := match.LeftOvers(c.Reply.Ad)
+	o.mu.Lock()
+	had := o.claims.list[remote.Name{Host: h.name, Public: c.Reply.ID.String()}]
+	if had != nil && had.leftOvers != nil && !had.closed && had.ID == c.Reply.ID {
+		had.leftOvers = ad
+		had.lease.answered(begun)
+		o.mu.Unlock()
+		return had
 	}
+	o.mu.Unlock()
+	got, err := o.claims.keep(ctx, h, match.Class{Owner: user}, c, begun, ad)
 	if err != nil {
-		limited, cancel := context.WithTimeout(ctx, callLimit)
-		defer cancel()
-		_ = c.Release(limited) // else it ends with its lease
+		o.debugf("execd: host %s: cannot keep what is left of slot %s: %v", h.name, api.Visible(string(c.Reply.Slot)), err)
+		return nil
 	}
-	return got, err
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.claims.list[got.Name()] = got
+	return got
 }

@@ -152,7 +152,7 @@ func (r *run) recordOver(ctx context.Context) error {
 		return err
 	}
 	r.mu.Lock()
-	r.all.departs(r)
+	r.runs.claims.beginOutput(r)
 	if r.overSeq > 0 {
 		r.host.acknowledge(api.SandboxID(r.sandbox()), r.overSeq)
 		r.overSeq = 0
@@ -342,7 +342,7 @@ func (r *run) outputSettled(err error) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all.arrived(r)
+	r.runs.claims.endOutput(r)
 	return nil
 }
 
@@ -350,7 +350,7 @@ func (r *run) outputSettled(err error) error {
 func (r *run) outputLost(said, forgotten bool, why string) string {
 	r.brought = true
 	r.mu.Lock()
-	r.all.arrived(r)
+	r.runs.claims.endOutput(r)
 	r.mu.Unlock()
 	if said {
 		return fmt.Sprintf("%s has its output no more: %s", r.host.name, why)

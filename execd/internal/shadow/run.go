@@ -22,7 +22,7 @@ import (
 // run is one run on another host. Its goroutine alone leads it on.
 type run struct {
 	*core
-	all   *Shadows
+	runs  *runs
 	task  *job.Task
 	host  *host
 	claim *claim // nil: nothing is left of it but the end of the run
@@ -73,79 +73,6 @@ func (r *run) poke() {
 	}
 }
 
-// enter makes the run of a task. core.mu is held.
-func (s *Shadows) enter(t *job.Task, c *claim) *run {
-	r := &run{core: s.core, all: s, task: t, host: s.hosts.get(t.Start.Remote.Host), claim: c, poked: make(chan struct{}, 1)}
-	r.written = make(chan func(), 1)
-	r.notices.Init(s.Host, t, func(f func()) { r.written <- f })
-	r.tail.Init(s.Host, t, &r.notices)
-	r.tail.Taken = t.Started
-	r.policy = r.newWatch()
-	r.updated = time.Now()
-	s.runs.list[api.SandboxID(r.sandbox())] = r
-	if c != nil && (s.Host.Store.State(t) != job.Over || t.End.Holds) {
-		c.run = r
-	}
-	return r
-}
-
-// start starts a task of a job under a claim, and reports whether there was one, or whether its
-// owner may have no more running. core.mu is held.
-func (s *Shadows) start(c *claim, j *job.Job, w *schedule.Waiting) (started, enough bool) {
-	remote := &job.Remote{Host: c.Host, Sandbox: string(api.NewSandboxID(c.ID, s.runs.number()))}
-	if match.Travels(j.Terms().Needs.Request()) {
-		remote.Key = api.NewSandboxKey()
-	}
-	t := s.Host.Store.Take(j, job.Start{
-		Queue: c.Queue, Boot: s.Host.Boot, Claim: c.Public(), Priority: w.Priority, Parts: w.Parts, Remote: remote,
-	}, time.Now())
-	if t == nil {
-		return false, false
-	}
-	if !s.Depart(t, false) {
-		s.Host.Store.Untake(t)
-		return false, true
-	}
-	s.lead(s.enter(t, c))
-	s.Changed(j)
-	return true, false
-}
-
-// lead leads a run on from where it is. core.mu is held.
-func (s *Shadows) lead(r *run) {
-	s.do(func(ctx context.Context) {
-		err := r.live(ctx)
-		if err != nil && ctx.Err() == nil {
-			s.warnf("%v: %v", r, err)
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		r.drop()
-	})
-}
-
-// drop forgets a run that is over. core.mu is held.
-func (r *run) drop() {
-	delete(r.all.runs.list, api.SandboxID(r.sandbox()))
-	r.all.answer(r.task.Job, false) // if it was not begun
-	r.all.leave(r)
-	r.all.arrived(r)
-}
-
-// leave frees the claim of a run for the next. core.mu is held.
-func (s *Shadows) leave(r *run) {
-	if c := r.claim; c != nil && c.run == r {
-		s.started(c)
-		if c.run, c.idle = nil, time.Now(); c.closed {
-			s.forget(c)
-		}
-	}
-	s.Wake()
-}
-
 // live is the life of a run: it is recorded, started, followed, and ended.
 func (r *run) live(ctx context.Context) error {
 	st := r.Host.Store
@@ -193,13 +120,13 @@ func (r *run) live(ctx context.Context) error {
 		r.mu.Unlock()
 		err = r.activate(ctx, request)
 		r.mu.Lock()
-		r.all.started(r.claim)
+		r.claim.wakeOutput()
 		r.mu.Unlock()
 		if err != nil {
 			return r.withdraw(ctx, err)
 		}
 		r.mu.Lock()
-		r.all.answer(r.task.Job, true)
+		r.runs.now.answer(r.task.Job, true)
 		r.mu.Unlock()
 	} else if st.State(r.task) == job.Over {
 		r.mu.Lock()
@@ -457,4 +384,12 @@ func (r *run) removeSandboxes() {
 	if t.Kept != nil && (next == nil || next.Dir != t.Kept.Dir) {
 		r.Files.Unbox(t.Kept)
 	}
+}
+
+// usage returns what a run has used, as its host has said last. core.mu is held.
+func (r *run) usage() api.Usage {
+	u := api.Usage{CPU: (r.status.UserCPU + r.status.SysCPU).Seconds(), PIDs: r.status.Processes, Wallclock: time.Since(r.task.Started).Seconds()}
+	u.VMem, u.RSS = 1024*float64(r.status.ImageSize), 1024*float64(r.status.ResidentSetSize)
+	u.MaxVMem, u.MaxRSS = u.VMem, u.RSS
+	return u
 }

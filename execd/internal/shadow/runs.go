@@ -1,17 +1,24 @@
 package shadow
 
 import (
+	"context"
 	"time"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/schedule"
+	"paddock/execd/internal/shadow/match"
 	"paddock/spool"
 )
 
-// runs are those that are led.
+// runs are those that are led, and what they need of the rest.
 type runs struct {
-	list map[api.SandboxID]*run // guarded by core.mu
-	last uint64                 // guarded by core.mu; number of the last one
+	*core
+	hosts  *hosts
+	claims *claims
+	now    immediate
+	list   map[api.SandboxID]*run // guarded by core.mu
+	last   uint64                 // guarded by core.mu; number of the last one
 }
 
 // find returns the run of a name; nil: it is over, or on this host. core.mu is held.
@@ -47,4 +54,66 @@ func (l *runs) on(host string) (list []*run) {
 func (l *runs) number() uint64 {
 	l.last = max(l.last+1, uint64(time.Now().UnixNano()))
 	return l.last
+}
+
+// enter makes the run of a task. core.mu is held.
+func (l *runs) enter(t *job.Task, c *claim) *run {
+	r := &run{core: l.core, runs: l, task: t, host: l.hosts.get(t.Start.Remote.Host), claim: c, poked: make(chan struct{}, 1)}
+	r.written = make(chan func(), 1)
+	r.notices.Init(l.Host, t, func(f func()) { r.written <- f })
+	r.tail.Init(l.Host, t, &r.notices)
+	r.tail.Taken = t.Started
+	r.policy = r.newWatch()
+	r.updated = time.Now()
+	l.list[api.SandboxID(r.sandbox())] = r
+	if c != nil && (l.Host.Store.State(t) != job.Over || t.End.Holds) {
+		c.run = r
+	}
+	return r
+}
+
+// start starts a task of a job under a claim, and reports whether there was one, or whether its
+// owner may have no more running. core.mu is held.
+func (l *runs) start(c *claim, j *job.Job, w *schedule.Waiting) (started, enough bool) {
+	remote := &job.Remote{Host: c.Host, Sandbox: string(api.NewSandboxID(c.ID, l.number()))}
+	if match.Travels(j.Terms().Needs.Request()) {
+		remote.Key = api.NewSandboxKey()
+	}
+	t := l.Host.Store.Take(j, job.Start{
+		Queue: c.Queue, Boot: l.Host.Boot, Claim: c.Public(), Priority: w.Priority, Parts: w.Parts, Remote: remote,
+	}, time.Now())
+	if t == nil {
+		return false, false
+	}
+	if !l.Depart(t, false) {
+		l.Host.Store.Untake(t)
+		return false, true
+	}
+	l.lead(l.enter(t, c))
+	l.Changed(j)
+	return true, false
+}
+
+// lead leads a run on from where it is. core.mu is held.
+func (l *runs) lead(r *run) {
+	l.do(func(ctx context.Context) {
+		err := r.live(ctx)
+		if err != nil && ctx.Err() == nil {
+			l.warnf("%v: %v", r, err)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.drop(r)
+	})
+}
+
+// drop forgets a run that is over. core.mu is held.
+func (l *runs) drop(r *run) {
+	delete(l.list, api.SandboxID(r.sandbox()))
+	l.now.answer(r.task.Job, false) // if it was not begun
+	l.claims.leave(r)
+	l.claims.endOutput(r)
 }

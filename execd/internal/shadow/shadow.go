@@ -17,132 +17,35 @@
 package shadow
 
 import (
+	"cmp"
 	"context"
-	"fmt"
-	"sync"
 	"time"
 
-	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
-	"paddock/execd/internal/output"
-	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/shadow/match"
 	"paddock/execd/internal/shadow/remote"
-	"paddock/execd/internal/stage/base"
-	"paddock/execd/internal/stage/notice"
-	"paddock/internal/backoff"
-	"paddock/spool"
 )
-
-// retries are the pauses after which a host that did not answer is asked again.
-var retries = backoff.Doubling{First: time.Second, Most: 30 * time.Second}
-
-// Execd is what is needed of the execd of this host. The fields are set before first use.
-type Execd struct {
-	Host    *base.Host // what the ends of runs need
-	Root    *spool.Root
-	Journal notice.Journal // writes what owners want to know; nil: nobody does
-	// Streams remembers where jobs write.
-	Streams *output.Index
-	// Files has files travel where hosts share none.
-	Files Files
-	// On returns a client of another host for one of this host's users; empty: for this
-	// host itself.
-	On func(host, user string) *api.Client
-	// Peers returns how the hosts are that execute.
-	Peers func() []api.PeerStatus
-	// Foremost returns the first jobs that wait for a slot here, in the order of their turn.
-	Foremost func(most int) []schedule.Waiting
-	// Depart enters a run among those of its user, or reports that he may have no more; with
-	// runs it has begun already. Back is its end, with what it has used.
-	Depart func(t *job.Task, runs bool) bool
-	Back   func(t *job.Task, used schedule.Used)
-	// Queues is told that other hosts have queues which they had not.
-	Queues func()
-	// Changed is told that the tasks of a job that wait have become others.
-	Changed func(*job.Job)
-	// JobAd returns the ad of a job as slots see it, and Domain the FILESYSTEM_DOMAIN of this
-	// host; empty: it shares no file system.
-	JobAd  func(*job.Job) *classad.Ad
-	Domain func() string
-}
-
-// core is what the types of this package share: execd, the lock, and the goroutines that wait for
-// hosts and disks.
-type core struct {
-	Execd
-
-	work  sync.WaitGroup
-	wake  chan struct{} // capacity 1; there may be something to be done
-	renew chan struct{} // capacity 1; there may be another lease to be renewed
-
-	mu  sync.Mutex
-	ctx context.Context // guarded by mu; of all that is under way; nil: nothing is done yet
-}
-
-// Wake notes that there may be something to be done: a job waits, or the slots of another
-// host have changed.
-func (c *core) Wake() { hint(c.wake) }
-
-// renewSoon has the leases looked at.
-func (c *core) renewSoon() { hint(c.renew) }
-
-// hint wakes up who waits at a channel of capacity 1.
-func hint(at chan struct{}) {
-	select {
-	case at <- struct{}{}:
-	default: // a hint is already there
-	}
-}
-
-// do does something in a goroutine of its own, until execd stops. c.mu is held.
-func (c *core) do(f func(ctx context.Context)) {
-	if ctx := c.ctx; ctx != nil && ctx.Err() == nil { // else the next execd finds it on disk
-		c.work.Go(func() { f(ctx) })
-	}
-}
-
-func (c *core) debugf(format string, args ...any) { c.Host.Log.Debug(fmt.Sprintf(format, args...)) }
-
-func (c *core) logf(format string, args ...any) { c.Host.Log.Info(fmt.Sprintf(format, args...)) }
-
-func (c *core) warnf(format string, args ...any) { c.Host.Log.Warn(fmt.Sprintf(format, args...)) }
 
 // Shadows are those of all runs on other hosts.
 type Shadows struct {
 	*core
 	hosts  *hosts
-	claims map[remote.Name]*claim // guarded by mu
+	claims *claims
 	runs   *runs
-	asked  map[match.Class]int    // guarded by mu; claims that hosts are being asked for
-	want   map[match.Class]int    // guarded by mu; tasks that wait, as of the last round
-	now    map[*job.Job]chan bool // guarded by mu; jobs that are to start now, and where that is told
-	stay   map[*job.Job]string    // guarded by mu; why jobs that wait were not taken by any host, as of the last round
+	now    immediate
+	offers *offers
 }
-
-// These bound what is done for jobs that wait.
-const (
-	most        = 256              // jobs that are looked at in a round
-	matchSteps  = 300_000          // by which the ads of a host are evaluated in a round
-	askedAtOnce = 8                // claims of one host
-	fresh       = 5 * time.Second  // how long the ads of slots are believed
-	freshLeast  = time.Second      // the same when they are known to have changed
-	refusedFor  = 30 * time.Second // how long a refusal is, for the first time
-	refusedMost = time.Hour        // and at most, where slots are granted and the job is refused
-	idleFor     = 5 * time.Second  // how long a claim without work is kept
-	wanted      = 2400             // seconds of lease that are asked for
-	callLimit   = 30 * time.Second // for an answer that waits for no event
-)
 
 // New returns shadows that do nothing yet.
 func New(e Execd) *Shadows {
 	c := &core{Execd: e, wake: make(chan struct{}, 1), renew: make(chan struct{}, 1)}
-	runs := &runs{list: map[api.SandboxID]*run{}}
-	return &Shadows{
-		core: c, runs: runs, hosts: &hosts{core: c, runs: runs, list: map[string]*host{}}, claims: map[remote.Name]*claim{},
-		now: map[*job.Job]chan bool{}, asked: map[match.Class]int{}, want: map[match.Class]int{}, stay: map[*job.Job]string{},
-	}
+	s := &Shadows{core: c, now: immediate{}, claims: &claims{core: c, list: map[remote.Name]*claim{}}}
+	s.runs = &runs{core: c, claims: s.claims, now: s.now, list: map[api.SandboxID]*run{}}
+	s.hosts = &hosts{core: c, runs: s.runs, list: map[string]*host{}}
+	s.runs.hosts = s.hosts
+	s.offers = &offers{core: c, hosts: s.hosts, claims: s.claims, runs: s.runs, now: s.now, asked: map[match.Class]int{}, want: map[match.Class]int{}, why: map[*job.Job]string{}}
+	return s
 }
 
 // HostChanged is told that a host has become another: it is up or down, or its slots, its queues or
@@ -163,17 +66,77 @@ func (s *Shadows) HostChanged(name string) {
 	s.Wake()
 }
 
+// Load takes over the claims that an earlier execd has left, before Recover.
+func (s *Shadows) Load() error {
+	list, err := s.claims.store().Load(s.Host.Log)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, r := range list {
+		s.claims.list[r.Name()] = &claim{Claim: *r, spent: true, idle: now, lease: foundLease(time.Duration(r.Lease)*time.Second, now)}
+	}
+	return nil
+}
+
+// Recover takes over a run that an earlier execd has begun, or whose end it has recorded.
+func (s *Shadows) Recover(t *job.Task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.Host.Store.State(t)
+	ended, over := state == job.Ended, state == job.Over
+	holds := over && t.End.Holds
+	c := s.claims.list[remote.Name{Host: t.Start.Remote.Host, Public: t.Start.Claim}]
+	switch {
+	case ended:
+		c = nil
+	case c == nil:
+		// Its record is lost. As far as anybody knows it was renewed until now.
+		if !over { // else it may have been given back
+			s.warnf("job %v: runs on %s, and nothing is known of its claim", t, t.Start.Remote.Host)
+		}
+		now := time.Now()
+		c = &claim{Claim: remote.Claim{Host: t.Start.Remote.Host}, closed: true, lease: foundLease(wanted*time.Second, now)}
+	case c.run == nil && (!over || holds):
+		c.class, c.spent = match.ClassOf(t.Job), false
+	}
+	var before *run
+	if c != nil {
+		before = c.run
+	}
+	r := s.runs.enter(t, c)
+	s.runs.last = max(s.runs.last, r.number()) // the clock may have been set back
+	if before != nil && before.number() > r.number() {
+		c.run = before // which was begun when this one was over there
+	}
+	r.found = true
+	r.recall(s.Host.Store.Updated(t))
+	if over {
+		e := t.End
+		r.there, r.over = true, &api.ActivationEnd{Failed: e.Failed, Exit: e.Exit, Cause: string(e.Cause), Reason: e.Reason, Fate: string(e.Fate)}
+		r.outcome = &api.Outcome{Pull: true, Held: holds}
+		s.claims.beginOutput(r)
+		r.counts = s.Host.Store.Stuck(t) == nil
+	}
+	if !ended && !over {
+		s.Depart(t, true)
+	}
+	s.logf("job %v: found after the restart: %s", t, cmp.Or(map[job.State]string{job.Ended: "has ended on ", job.Over: "is over on "}[state], "runs on ")+r.host.name)
+}
+
 // Run works until ctx is done. What runs on other hosts goes on there.
 func (s *Shadows) Run(ctx context.Context) {
 	s.mu.Lock()
 	s.ctx = ctx
 	for _, r := range s.runs.list {
-		s.lead(r)
+		s.runs.lead(r)
 	}
 	s.mu.Unlock()
-	s.work.Go(func() { s.renewLeases(ctx) })
+	s.work.Go(func() { (&leases{core: s.core, claims: s.claims, runs: s.runs}).run(ctx) })
 	for ctx.Err() == nil {
-		next := s.round(time.Now())
+		next := s.offers.round(time.Now())
 		var later <-chan time.Time
 		if !next.IsZero() {
 			later = time.After(time.Until(next))

@@ -54,7 +54,7 @@ func (r *run) hear(e *api.ActivationEvent, s *ad.Status, most time.Duration) (ac
 				r.claim.used = true
 			}
 			if !r.pulls() {
-				r.all.leave(r)
+				r.runs.claims.leave(r)
 			}
 			r.poke()
 		}
@@ -68,7 +68,7 @@ func (r *run) hear(e *api.ActivationEvent, s *ad.Status, most time.Duration) (ac
 			if r.claim != nil {
 				r.claim.used = true
 			}
-			r.all.leave(r)
+			r.runs.claims.leave(r)
 			r.poke()
 		}
 		return false

@@ -3,15 +3,11 @@ package shadow
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
-	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
-	"paddock/execd/internal/shadow/remote"
 	"paddock/spool"
 )
 
@@ -93,16 +89,6 @@ func (r *run) fence(ctx context.Context) (known bool, err error) {
 	return known, err
 }
 
-// Look carries out what people want of a run: that it ends, is stopped or goes on, or has
-// other attributes.
-func (s *Shadows) Look(t *job.Task) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r := s.runs.of(t); r != nil {
-		r.poke()
-	}
-}
-
 // carryOut has the host of a run do what people want of it.
 func (r *run) carryOut(ctx context.Context) error {
 	c := r.claim
@@ -144,116 +130,4 @@ func (r *run) carryOut(ctx context.Context) error {
 		r.mu.Unlock()
 	}
 	return err
-}
-
-// renewLeases renews the leases of all claims, those of a host by one request.
-func (s *Shadows) renewLeases(ctx context.Context) {
-	for ctx.Err() == nil {
-		now := time.Now()
-		next := now.Add(time.Minute)
-		due := map[string][]renewal{}
-		add := func(host string, n renewal) {
-			at := n.lease.due()
-			switch {
-			case !at.After(now):
-				n.lease.renewing = true
-				due[host] = append(due[host], n)
-			case at.Before(next):
-				next = at
-			}
-		}
-		s.mu.Lock()
-		for _, r := range s.runs.list {
-			switch {
-			case r.own == nil || r.own.renewing:
-			case r.own.hopeless(now):
-				r.poke() // it is waited for the end of the lease from now on
-			default:
-				add(r.host.name, renewal{lease: r.own, r: r})
-			}
-		}
-		for _, c := range s.claims {
-			switch {
-			case c.closed || c.lease.renewing || c.ID == "":
-			case c.lease.hopeless(now):
-				s.over(c, "its lease is over")
-			default:
-				add(c.Host, renewal{lease: &c.lease, c: c})
-			}
-		}
-		for name, list := range due {
-			for part := range slices.Chunk(list, api.MaxWords) {
-				s.do(func(ctx context.Context) { s.renewAll(ctx, name, part) })
-			}
-		}
-		s.mu.Unlock()
-		t := time.NewTimer(time.Until(next))
-		select {
-		case <-ctx.Done():
-		case <-s.renew:
-		case <-t.C:
-		}
-		t.Stop()
-	}
-}
-
-// renewal is a lease that is to be renewed, of a claim or of the sandbox of a run.
-type renewal struct {
-	lease *lease
-	c     *claim // nil: it is of r
-	r     *run
-}
-
-// renewAll renews leases on one host.
-func (s *Shadows) renewAll(ctx context.Context, name string, list []renewal) {
-	q := api.RenewAllRequest{IDs: []api.ClaimID{}}
-	begun := time.Now()
-	for _, n := range list {
-		if n.c != nil {
-			q.IDs = append(q.IDs, n.c.ID)
-		} else {
-			id, key := n.r.secret()
-			q.Sandboxes = append(q.Sandboxes, api.SandboxOrder{Sandbox: id, Key: key})
-		}
-	}
-	limited, cancel := context.WithTimeout(ctx, renewPatience)
-	reply, err := s.On(name, "").RenewAll(limited, q)
-	cancel()
-	if err == nil && (len(reply.Claims) != len(q.IDs) || len(reply.Sandboxes) != len(q.Sandboxes)) {
-		err = fmt.Errorf("it has answered for %d claims and %d sandboxes instead of %d and %d", len(reply.Claims), len(reply.Sandboxes), len(q.IDs), len(q.Sandboxes))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range list {
-		l := n.lease
-		l.renewing = false
-		if err != nil {
-			l.failures++
-			if l.asked = begun; !errors.Is(err, api.ErrNotSent) {
-				l.tried = begun
-			}
-			continue
-		}
-		var refused *api.Error
-		if n.c != nil {
-			refused, reply.Claims = reply.Claims[0].Error, reply.Claims[1:]
-		} else {
-			one := reply.Sandboxes[0]
-			if refused, reply.Sandboxes = one.Error, reply.Sandboxes[1:]; one.Lease > 0 && one.Lease <= remote.MaxLease {
-				l.length = time.Duration(one.Lease) * time.Second
-			}
-		}
-		l.asked = begun
-		switch {
-		case refused == nil:
-			l.failures, l.tried, l.renewed = 0, begun, begun
-		case refused.Refusal != api.RefusedUnknown:
-		case n.c != nil:
-			s.over(n.c, "the host does not know the claim")
-		case !n.r.gone && n.r.final == nil:
-			n.r.gone, n.r.why = true, "it keeps nothing of it"
-			n.r.poke()
-		}
-	}
-	s.renewSoon()
 }

@@ -48,7 +48,7 @@ func TestBest(t *testing.T) {
 
 // What is carved for one job is not there for the next, and what no expression says is not there.
 func TestCarve(t *testing.T) {
-	left, n := Rest("Start = true\nFileSystemDomain = \"cluster\"\nPartitionableSlot = true\nCpus = 5\n"), 0
+	left, n := LeftOvers("Start = true\nFileSystemDomain = \"cluster\"\nPartitionableSlot = true\nCpus = 5\n"), 0
 	for s := search(t, "RequestCpus = 2\nRequirements = true\n", 1000); ; n++ {
 		next := s.Carve(left)
 		if next == nil {
@@ -60,7 +60,7 @@ func TestCarve(t *testing.T) {
 		t.Errorf("%d slots are carved, and %v processors are left", n, has)
 	}
 	for _, bad := range []string{"[", strings.Repeat("A = 1\n", maxAd)} {
-		if s := search(t, "RequestCpus = 0\nRequirements = true\n", 1000); s.Carve(Rest(bad)) != nil {
+		if s := search(t, "RequestCpus = 0\nRequirements = true\n", 1000); s.Carve(LeftOvers(bad)) != nil {
 			t.Errorf("a slot is carved out of %.10q", bad)
 		}
 	}
@@ -68,7 +68,7 @@ func TestCarve(t *testing.T) {
 
 // An expression that costs more than is left matches nothing.
 func TestSteps(t *testing.T) {
-	slots := []Slot{{ad: Rest("Start = true\nFileSystemDomain = \"cluster\"\n")}}
+	slots := []Slot{{ad: LeftOvers("Start = true\nFileSystemDomain = \"cluster\"\n")}}
 	s := search(t, "Requirements = TARGET.A + TARGET.A + TARGET.A + TARGET.A is undefined\n", 5)
 	if best, why, _ := s.Best("node", slots); best != nil || *s.Steps > 0 {
 		t.Errorf("%v, %q, %d steps are left", best, why, *s.Steps)

@@ -56,9 +56,9 @@ func Queue(r *api.ClaimReply, queues map[string]string) string {
 	return queues[string(r.Slot)]
 }
 
-// Rest reads the ad of what is left of a partitionable slot. Nothing is carved out of one that
+// LeftOvers reads the ad of what is left of a partitionable slot. Nothing is carved out of one that
 // cannot be read.
-func Rest(text string) *classad.Ad {
+func LeftOvers(text string) *classad.Ad {
 	if ad, err := classad.ParseOld(text); err == nil && len(text) <= maxAd {
 		return ad
 	}
