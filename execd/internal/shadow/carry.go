@@ -43,11 +43,9 @@ type carried struct {
 	unwanted      *job.Want // who did not want the output any more; nil: nobody
 
 	// Guarded by core.mu.
-	outcome *api.Outcome
-	overSeq uint64 // of the event that it is over, until that is recorded
-	counts  bool   // it counts among the output of its claim
-	own     *lease // that of its sandbox, when its claim is gone; nil: that of the claim holds
-	failed  string // why its input cannot be pushed; empty: it can
+	counts bool   // it counts among the output of its claim
+	own    *lease // that of its sandbox, when its claim is gone; nil: that of the claim holds
+	failed string // why its input cannot be pushed; empty: it can
 }
 
 // carries reports whether the files of a run travel.

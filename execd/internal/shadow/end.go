@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -151,4 +152,36 @@ func (r *run) silence() string {
 		since = l.renewed
 	}
 	return fmt.Sprintf("%s has not answered since %s; the lease ended at %s at the latest", r.host.name, since.Format(time.DateTime), l.lost().Format(time.DateTime))
+}
+
+// save records the end of a run. If that cannot be done for a while the run counts for
+// nothing and its job runs again, if it may.
+func (r *run) save(ctx context.Context) error {
+	knobs := r.Host.Config().Knobs
+	delay := max(knobs.Duration("SHADOW_JOB_CLEANUP_RETRY_DELAY", 30*time.Second), time.Second)
+	most := knobs.Int("SHADOW_MAX_JOB_CLEANUP_RETRIES", 5)
+	return again(ctx, func(int) time.Duration { return delay }, func(attempt int) bool {
+		_, err := r.tail.Save()
+		if err == nil {
+			return true
+		}
+		r.warnf("%v: %v (tried again in %v)", r, err, delay)
+		if attempt > most {
+			r.putBack(err)
+		}
+		return false
+	})
+}
+
+// putBack has the job of a run whose end cannot be recorded run again, as soon as that can be
+// recorded: unless the record may have the end, or the job may not run again.
+func (r *run) putBack(why error) {
+	e, t := r.tail.End, r.task
+	if e.Fate != job.FateDone || r.Host.Store.Recorded(t) || r.Host.Store.Want(t) != nil || !outcome.Rerunnable(t, r.Host.Config().Queue(t.Start.Queue)) {
+		return
+	}
+	r.warnf("%v: runs again: its end cannot be recorded", r)
+	e.Failed, e.Cause, e.Fate = spool.FailedRescheduling, spool.CauseRescheduled, job.FateRequeue
+	e.Reason = fmt.Sprintf("its end could not be recorded, and it runs again (%d): %s", exit.Requeue, api.Visible(why.Error()))
+	r.account(r.accounted)
 }

@@ -137,7 +137,7 @@ func (f *feed) take(acks []api.Ack, reply *api.FollowReply) {
 		f.silent = time.Time{}
 		f.logf("execd: host %s answers again", f.name)
 		for _, r := range f.runs.on(f.name) {
-			r.reconnected()
+			r.hearAgain()
 		}
 	}
 	for _, a := range acks {

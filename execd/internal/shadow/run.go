@@ -11,7 +11,6 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/mail"
-	"paddock/execd/internal/policy"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/shadow/match"
 	"paddock/execd/internal/shadow/report"
@@ -30,13 +29,9 @@ type run struct {
 
 	poked chan struct{} // capacity 1; there is news
 
-	killed    *job.Want // what the host was told last to end the job for
-	stopped   bool      // the host was told last to have the job stopped
-	altered   []string  // the attributes that the host was told last; nil: not known
-	told      bool      // the owner was told that it runs
-	policy    *policy.Watch
-	needs     job.Needs // of the job as its policy has seen it last
-	updated   time.Time // when the record was told of it last, or might have been
+	orders    orders
+	updates   updates
+	began     bool // the owner was told that it runs
 	tail      finish.Tail
 	accounted *accounting.Record // as the host has accounted it; nil: it has not
 	notices   notice.Notices
@@ -46,13 +41,7 @@ type run struct {
 
 	// Guarded by core.mu.
 	forgotten bool // its end is not waited for
-	known
-	over   *api.ActivationEnd // its processes have ended; nil: not yet
-	final  *api.ActivationEnd // nothing is left of it there; nil: not yet
-	gone   bool               // the host says that it knows nothing of it
-	why    string             // of gone
-	unsure bool               // it may have run, though the host knows nothing of it
-	seq    uint64             // of final or gone
+	told
 }
 
 func (r *run) String() string { return fmt.Sprintf("job %v", r.task) }
@@ -113,7 +102,7 @@ func (r *run) live(ctx context.Context) error {
 			r.Host.Log.Error(fmt.Sprintf("%v: cannot start: %v", r, unmatched))
 			return r.retry(ctx, func() error { return st.Fail(r.task, unmatched.Error()) })
 		}
-		r.altered = append([]string{}, request.Attributes...)
+		r.orders.altered = append([]string{}, request.Attributes...)
 		r.rememberStreams(request)
 		r.mu.Lock()
 		r.host.follow()
@@ -197,7 +186,7 @@ func (r *run) retry(ctx context.Context, do func() error) error {
 
 // follow waits for the end of a run, and passes on what people want of it.
 func (r *run) follow(ctx context.Context) error {
-	defer r.policy.Stop()
+	defer r.updates.policy.Stop()
 	if pushing, cancel := context.WithCancel(ctx); r.carries() && r.Host.Store.State(r.task) == job.Started {
 		r.work.Go(func() { r.pushInput(pushing) })
 		defer cancel()
@@ -209,8 +198,8 @@ func (r *run) follow(ctx context.Context) error {
 		over, final, gone, unsure, why, there, forgotten, until := r.over, r.final, r.gone, r.unsure, r.why, r.there, r.forgotten, r.lostAt()
 		pulls, failed := r.pulls() && !r.brought, r.failed
 		r.mu.Unlock()
-		if there && !r.told {
-			r.told = true
+		if there && !r.began {
+			r.began = true
 			if !r.found { // else the execd before has done it
 				r.notices.Mail(mail.Started, nil)
 				r.notices.Happened(notice.Event{Kind: notice.Executing})
@@ -222,7 +211,7 @@ func (r *run) follow(ctx context.Context) error {
 		past := !until.IsZero() && !now.Before(until)
 		switch {
 		case pulls:
-			r.policy.Stop()
+			r.updates.policy.Stop()
 			switch lost, err := r.pullOutput(ctx); {
 			case err != nil:
 				return err
@@ -258,7 +247,7 @@ func (r *run) follow(ctx context.Context) error {
 		if !until.IsZero() {
 			pause = min(pause, until.Sub(now))
 		}
-		if err := errors.Join(r.carryOut(ctx), r.alter(ctx)); err != nil {
+		if err := r.orders.pass(ctx); err != nil {
 			failures++
 			pause = min(pause, retries.After(failures))
 		} else {
@@ -277,10 +266,9 @@ func (r *run) follow(ctx context.Context) error {
 }
 
 // attend does what a run that goes on wants to have done by itself, and returns within what
-// time to do it again: its policy is looked at when there is news, and what has changed is
-// recorded.
+// time to do it again.
 func (r *run) attend() time.Duration {
-	now, every := time.Now(), r.updateInterval()
+	now := time.Now()
 	r.mu.Lock()
 	if at := r.silentAt(); !at.IsZero() && !now.Before(at) {
 		r.reconnect()
@@ -289,22 +277,10 @@ func (r *run) attend() time.Duration {
 	r.news = false
 	r.mu.Unlock()
 	if !executes {
-		r.policy.Stop()
-		return every
+		r.updates.policy.Stop()
+		return r.updates.interval()
 	}
-	due := !now.Before(r.updated.Add(every))
-	switch {
-	case due:
-		r.updated = now
-		r.updateRecord()
-	case news && !r.updatesLazily():
-		r.updateRecord(numJobStarts, numJobReconnects)
-	}
-	if needs := r.task.Job.Terms().Needs; due || news || needs != r.needs {
-		r.needs = needs
-		r.policy.Look()
-	}
-	pause := time.Until(r.updated.Add(every))
+	pause := r.updates.attend(news)
 	if !silent.IsZero() {
 		pause = min(pause, time.Until(silent))
 	}
@@ -346,8 +322,8 @@ func (r *run) finish(ctx context.Context) error {
 		return err
 	}
 	r.mu.Lock()
-	if r.seq > 0 {
-		r.host.acknowledgeSoon(api.SandboxID(r.sandbox()), r.seq)
+	if r.endSeq > 0 {
+		r.host.acknowledgeSoon(api.SandboxID(r.sandbox()), r.endSeq)
 	}
 	r.mu.Unlock()
 	_, _ = r.tail.Tell() // it cannot fail
@@ -384,12 +360,4 @@ func (r *run) removeSandboxes() {
 	if t.Kept != nil && (next == nil || next.Dir != t.Kept.Dir) {
 		r.Files.Unbox(t.Kept)
 	}
-}
-
-// usage returns what a run has used, as its host has said last. core.mu is held.
-func (r *run) usage() api.Usage {
-	u := api.Usage{CPU: (r.status.UserCPU + r.status.SysCPU).Seconds(), PIDs: r.status.Processes, Wallclock: time.Since(r.task.Started).Seconds()}
-	u.VMem, u.RSS = 1024*float64(r.status.ImageSize), 1024*float64(r.status.ResidentSetSize)
-	u.MaxVMem, u.MaxRSS = u.VMem, u.RSS
-	return u
 }

@@ -63,8 +63,8 @@ func (l *runs) enter(t *job.Task, c *claim) *run {
 	r.notices.Init(l.Host, t, func(f func()) { r.written <- f })
 	r.tail.Init(l.Host, t, &r.notices)
 	r.tail.Taken = t.Started
-	r.policy = r.newWatch()
-	r.updated = time.Now()
+	r.orders.run = r
+	r.updates.init(r)
 	l.list[api.SandboxID(r.sandbox())] = r
 	if c != nil && (l.Host.Store.State(t) != job.Over || t.End.Holds) {
 		c.run = r

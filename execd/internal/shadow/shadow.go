@@ -112,7 +112,8 @@ func (s *Shadows) Recover(t *job.Task) {
 		c.run = before // which was begun when this one was over there
 	}
 	r.found = true
-	r.recall(s.Host.Store.Updated(t))
+	r.updates.recorded = s.Host.Store.Updated(t)
+	r.recall(r.updates.recorded)
 	if over {
 		e := t.End
 		r.there, r.over = true, &api.ActivationEnd{Failed: e.Failed, Exit: e.Exit, Cause: string(e.Cause), Reason: e.Reason, Fate: string(e.Fate)}

@@ -26,7 +26,7 @@ func (s *Shadows) Used(run spool.RunID) *api.Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.runs.find(run); r != nil && r.used {
-		return new(r.usage())
+		return new(r.usage(r.task.Started))
 	}
 	return nil
 }
@@ -38,7 +38,7 @@ func (s *Shadows) All() map[spool.RunID]api.Usage {
 	all := map[spool.RunID]api.Usage{}
 	for _, r := range s.runs.list {
 		if r.used {
-			all[r.task.RunID()] = r.usage()
+			all[r.task.RunID()] = r.usage(r.task.Started)
 		}
 	}
 	return all

@@ -1,0 +1,179 @@
+package shadow
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+	"paddock/execd/internal/ad"
+	"paddock/execd/internal/job"
+	"paddock/execd/internal/shadow/report"
+)
+
+// told is what a host has told of a run. It is guarded by core.mu.
+type told struct {
+	there       bool      // it runs, or has run
+	status      ad.Status // as of the last update
+	used        bool      // status says what is used
+	updateSeq   uint64    // of the last update since the host answers; an older one says nothing
+	heard       time.Time // when there was one last, or the host began to answer
+	most        time.Duration
+	reconnects  int  // how often the host has answered again
+	suspensions int  // how often the run was suspended
+	news        bool // that its policy has not seen
+
+	over    *api.ActivationEnd // its processes have ended; nil: not yet
+	outcome *api.Outcome       // of over: what it has left
+	overSeq uint64             // of over, until that is recorded
+	final   *api.ActivationEnd // nothing is left of it there; nil: not yet
+	gone    bool               // nothing is known of it there
+	why     string             // of gone
+	unsure  bool               // it may have run, though nothing is known of it
+	endSeq  uint64             // of final or gone
+}
+
+// The attributes that the record of a job has of a run beside those of its status.
+const (
+	numJobStarts     = "NumJobStarts"
+	numJobReconnects = "NumJobReconnects"
+	totalSuspensions = "TotalSuspensions"
+)
+
+// update takes over an update, in the order of their numbers. It reports whether it was a newer one.
+func (k *told) update(e *api.ActivationEvent, s *ad.Status, most time.Duration) bool {
+	if e.Seq <= k.updateSeq {
+		return false
+	}
+	now, was := time.Now(), k.status.Suspended
+	k.updateSeq, k.heard, k.news = e.Seq, now, true
+	if !k.there {
+		k.there = true
+		if k.status.Started.IsZero() {
+			k.status.Started = now // by the clock of this host
+		}
+	}
+	if most > 0 {
+		k.most = most
+	}
+	if s != nil {
+		s.Started = k.status.Started
+		k.status, k.used = *s, true
+	}
+	switch e.Kind {
+	case api.ActivationSuspended:
+		k.status.Suspended = true
+	case api.ActivationResumed:
+		k.status.Suspended = false
+	}
+	if k.status.Suspended && !was {
+		k.suspensions++
+	}
+	return true
+}
+
+// forRecord is what the record of the job is to have of it.
+func (k *told) forRecord(t *job.Task) job.Update {
+	u := job.Update{}
+	for name, e := range ad.Running(classad.New(), k.status).All() {
+		u[name] = e.OldString()
+	}
+	u[numJobStarts], u[numJobReconnects], u[totalSuspensions] = strconv.Itoa(t.Run+1), strconv.Itoa(k.reconnects), strconv.Itoa(k.suspensions)
+	return u
+}
+
+// recall takes over what the record of a job has of a run that an earlier execd has begun.
+func (k *told) recall(u job.Update) {
+	if len(u) == 0 {
+		return
+	}
+	var text strings.Builder
+	for name, value := range u {
+		fmt.Fprintf(&text, "%s = %s\n", name, value)
+	}
+	if s, _ := report.StatusOf(text.String()); s != nil {
+		k.status, k.used = *s, true
+	}
+	k.reconnects, _ = strconv.Atoi(u[numJobReconnects])
+	k.suspensions, _ = strconv.Atoi(u[totalSuspensions])
+}
+
+// usage returns what was used by a run that was started at a time.
+func (k *told) usage(started time.Time) api.Usage {
+	u := api.Usage{CPU: (k.status.UserCPU + k.status.SysCPU).Seconds(), PIDs: k.status.Processes, Wallclock: time.Since(started).Seconds()}
+	u.VMem, u.RSS = 1024*float64(k.status.ImageSize), 1024*float64(k.status.ResidentSetSize)
+	u.MaxVMem, u.MaxRSS = u.VMem, u.RSS
+	return u
+}
+
+// hear takes over an event of a run, and reports whether it is acknowledged at once: what is to be
+// recorded is so when that is done. core.mu is held.
+func (r *run) hear(e *api.ActivationEvent, s *ad.Status, most time.Duration) (acknowledged bool) {
+	switch e.Kind {
+	case api.ActivationStarted, api.ActivationUpdate, api.ActivationSuspended, api.ActivationResumed:
+		if r.update(e, s, most) {
+			r.poke()
+		}
+	case api.ActivationOver:
+		// The claim is free before the end is accounted.
+		if r.there = true; e.End != nil && r.over == nil {
+			r.over, r.outcome = e.End, e.Outcome
+			if r.claim != nil { // else its end is recorded already
+				r.claim.used = true
+			}
+			if !r.pulls() {
+				r.runs.claims.leave(r)
+			}
+			r.poke()
+		}
+		if r.pulls() && r.Host.Store.State(r.task) == job.Started {
+			r.overSeq = e.Seq
+			return false
+		}
+	case api.ActivationFinal:
+		if e.End != nil && r.final == nil {
+			r.over, r.final, r.endSeq = e.End, e.End, e.Seq
+			if r.claim != nil {
+				r.claim.used = true
+			}
+			r.runs.claims.leave(r)
+			r.poke()
+		}
+		return false
+	case api.ActivationGone:
+		if r.final == nil && !r.gone {
+			r.gone, r.why, r.endSeq = true, api.Visible(api.Short(e.Reason)), e.Seq
+			r.poke()
+		}
+		return false
+	}
+	return true
+}
+
+// hearAgain notes that the host of a run answers again. It may have been started anew, and count
+// anew. core.mu is held.
+func (r *run) hearAgain() {
+	if r.updateSeq, r.heard = 0, time.Now(); r.there && r.over == nil {
+		r.reconnects++
+		r.news = true
+	}
+	r.poke()
+}
+
+// silentAt is when a host that tells of a run at regular times, and has not, is not connected
+// any more, though it may seem so; zero: never. core.mu is held.
+func (r *run) silentAt() time.Time {
+	if !r.there || r.most == 0 || r.over != nil || !r.host.silent.IsZero() {
+		return time.Time{}
+	}
+	return r.heard.Add(max(3*r.most, callLimit))
+}
+
+// reconnect ends the connection to the host of a run that has not told of it, and has it begun anew.
+// core.mu is held.
+func (r *run) reconnect() {
+	r.host.reconnect(fmt.Errorf("it has told nothing of %v for %v", r, time.Since(r.heard).Round(time.Second)))
+	r.heard = time.Now()
+}
