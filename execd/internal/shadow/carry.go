@@ -9,7 +9,6 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/sandbox/order"
-	"paddock/execd/internal/stage/finish"
 )
 
 // Files has the files of a run travel whose host shares none with this one. A Manager of
@@ -34,55 +33,16 @@ type Files interface {
 	Unbox(s *job.Sandbox)
 }
 
-// carried is what is known of the files of a run that travel. Its goroutine alone uses it.
-type carried struct {
-	input, output finish.Transit
-	root          string    // of what is here
-	brought       bool      // nothing more is to be pulled
-	failing       time.Time // since when what has come cannot be taken; zero: it can
-	unwanted      *job.Want // who did not want the output any more; nil: nobody
-
-	// Guarded by core.mu.
-	counts bool   // it counts among the output of its claim
-	own    *lease // that of its sandbox, when its claim is gone; nil: that of the claim holds
-	failed string // why its input cannot be pushed; empty: it can
-}
-
 // carries reports whether the files of a run travel.
 func (r *run) carries() bool { return r.task.Start.Remote.Key != "" }
 
 // pulls reports whether it has left something that is to be pulled. core.mu is held.
 func (r *run) pulls() bool { return r.carries() && r.outcome != nil && r.outcome.Pull }
 
-// startPatience is how long output waits for the start of the next run.
-const startPatience = 5 * time.Second
-
-// awaitNextStart waits until the next run of a claim whose run is over has been started, or none is, so that
-// what is pulled does not hold it up.
-func (r *run) awaitNextStart(ctx context.Context) {
-	r.mu.Lock()
-	c := r.claim
-	if c == nil || r.own != nil || c.closed {
-		r.mu.Unlock()
-		return
-	}
-	started := make(chan struct{})
-	c.waiting = append(c.waiting, started)
-	r.mu.Unlock()
-	r.Wake()
-	limit := time.NewTimer(startPatience)
-	defer limit.Stop()
-	select {
-	case <-started:
-	case <-limit.C:
-	case <-ctx.Done():
-	}
-}
-
 // leaseOf returns the lease under which a host has a run. core.mu is held.
 func (r *run) leaseOf() *lease {
-	if r.own != nil {
-		return r.own
+	if r.lease != nil {
+		return r.lease
 	}
 	return &r.claim.lease
 }

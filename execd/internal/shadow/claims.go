@@ -55,7 +55,7 @@ func (c *claim) idles(most int) bool {
 func (c *claim) isFull(most int) bool {
 	n := 0
 	for r := range c.outs {
-		if r.counts {
+		if r.output.counts {
 			n++
 		}
 	}
@@ -244,7 +244,7 @@ func (l *claims) beginOutput(r *run) {
 	if c.outs == nil {
 		c.outs = map[*run]bool{}
 	}
-	c.outs[r], r.counts = true, true
+	c.outs[r], r.output.counts = true, true
 	if r.outcome == nil || !r.outcome.Held {
 		l.leave(r)
 	}
@@ -253,9 +253,34 @@ func (l *claims) beginOutput(r *run) {
 	}
 }
 
+// startPatience is how long output waits for the start of the next run.
+const startPatience = 5 * time.Second
+
+// awaitNext waits until the next run of a claim whose run is over has been started, or none is, so
+// that what is pulled does not hold it up.
+func (l *claims) awaitNext(ctx context.Context, r *run) {
+	l.mu.Lock()
+	c := r.claim
+	if c == nil || r.lease != nil || c.closed {
+		l.mu.Unlock()
+		return
+	}
+	started := make(chan struct{})
+	c.waiting = append(c.waiting, started)
+	l.mu.Unlock()
+	l.Wake()
+	limit := time.NewTimer(startPatience)
+	defer limit.Stop()
+	select {
+	case <-started:
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+}
+
 // endOutput notes that the output of a run is on its way no more. core.mu is held.
 func (l *claims) endOutput(r *run) {
-	r.counts = false
+	r.output.counts = false
 	if c := r.claim; c != nil {
 		delete(c.outs, r)
 	}
@@ -265,11 +290,11 @@ func (l *claims) endOutput(r *run) {
 // detach has the sandbox of a run have a lease of its own, since its claim is gone. core.mu is
 // held.
 func (l *claims) detach(r *run) {
-	if r.own != nil {
+	if r.lease != nil {
 		return
 	}
 	of := &r.claim.lease
-	r.own = &lease{length: of.length, tried: of.tried, renewed: of.renewed, failures: of.failures}
+	r.lease = &lease{length: of.length, tried: of.tried, renewed: of.renewed, failures: of.failures}
 	delete(r.claim.outs, r)
 	l.renewSoon()
 	r.poke()

@@ -96,8 +96,8 @@ func (r *run) adoptRecorded(end *report.End) {
 	e.Failed, e.Exit, e.Reason = recorded.Failed, recorded.Exit, recorded.Reason
 	end.ActivationEnd = &e
 	recorded.Accounting, recorded.Holds = "", false
-	if r.unwanted != nil {
-		outcome.Undelivered(&recorded, r.unwanted, "")
+	if r.output.unwanted != nil {
+		outcome.Undelivered(&recorded, r.output.unwanted, "")
 	}
 	if recorded.Carries == job.CarriesAll {
 		recorded.Sandbox = r.task.Start.Sandbox

@@ -107,11 +107,11 @@ func (l *leases) run(ctx context.Context) {
 		l.mu.Lock()
 		for _, r := range l.runs.list {
 			switch {
-			case r.own == nil || r.own.renewing:
-			case r.own.hopeless(now):
+			case r.lease == nil || r.lease.renewing:
+			case r.lease.hopeless(now):
 				r.poke() // it is waited for the end of the lease from now on
 			default:
-				add(r.host.name, renewal{lease: r.own, r: r})
+				add(r.host.name, renewal{lease: r.lease, r: r})
 			}
 		}
 		for _, c := range l.claims.list {

@@ -1,6 +1,7 @@
 package shadow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,18 +16,30 @@ import (
 	"paddock/execd/internal/shadow/report"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/spool"
 )
 
-// pullOutput has come what a run has left, and has its host know that. It returns when nothing of it
-// is to be pulled any more: it is where it belongs, or nobody wants it. The reason says why it
-// never will; empty: it has arrived, or is not wanted.
-func (r *run) pullOutput(ctx context.Context) (lost string, err error) {
-	st, t := r.Host.Store, r.task
+// pull is the way of what a run has left on its host. The goroutine of the run alone uses it.
+type pull struct {
+	finish.Transit
+	run      *run
+	root     string    // of what is here
+	brought  bool      // nothing more is to be pulled
+	failing  time.Time // since when what has come cannot be taken; zero: it can
+	unwanted *job.Want // who did not want it any more; nil: nobody
+	counts   bool      // guarded by core.mu; it counts among the output of its claim
+}
+
+// bring has come what the run has left, and has its host know that. It returns when nothing of it
+// is to be pulled any more: it is where it belongs, or nobody wants it. Lost says why it never will
+// be; empty: it has arrived, or is not wanted.
+func (p *pull) bring(ctx context.Context) (lost string, err error) {
+	r, st, t := p.run, p.run.Host.Store, p.run.task
 	if st.State(t) == job.Started {
-		if err := r.recordOver(ctx); err != nil {
+		if err := p.recordOver(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -34,7 +47,7 @@ func (r *run) pullOutput(ctx context.Context) (lost string, err error) {
 	active, wasStuck := false, st.Stuck(t) != nil
 	failures := 0
 	var again time.Time // of the next attempt; zero: when somebody has looked
-	var expiry time.Time
+	var until, expiry time.Time
 	expired := func() (given bool) {
 		given, after := r.tail.Expire()
 		if expiry = (time.Time{}); after > 0 {
@@ -42,47 +55,42 @@ func (r *run) pullOutput(ctx context.Context) (lost string, err error) {
 		}
 		return given
 	}
-	if st.Stuck(t) == nil {
+	if !wasStuck {
 		again = time.Now()
 	}
 	for {
-		r.mu.Lock()
-		until, forgotten, gone, final, why := r.lostAt(), r.forgotten, r.gone, r.final != nil, r.why
-		if final {
-			why = api.Visible(api.Short(r.final.Reason))
-		}
-		r.mu.Unlock()
 		now := time.Now()
+		lost, until = p.lost(now)
 		stuck := st.Stuck(t)
-		want := r.unwantedBy(stuck)
-		over := gone || final || forgotten || !until.IsZero() && !now.Before(until)
+		want := p.unwantedBy(stuck)
 		switch {
 		case want != nil && active:
-			r.output.Cancel()
+			p.Cancel()
 		case want != nil:
-			return "", r.discardOutput(ctx, want)
+			return "", p.discard(ctx, want)
 		case active:
-		case over && r.root == "" && failures > 0:
-			lost = r.outputLost(gone || final, forgotten, why)
+		case lost != "" && p.root == "" && failures > 0:
+			p.brought = true
+			p.release()
 			if err := r.Files.DiscardAway(ctx, t); err != nil {
 				r.warnf("%v: output that has come in part is left: %v", r, err)
 			}
 			return lost, ctx.Err()
-		case over && r.root == "" && again.IsZero(): // what is here already may be all
+		case lost != "" && p.root == "" && again.IsZero(): // what is here already may be all
 			again = now
 			continue
 		case stuck != nil && expired():
 			continue
 		case stuck == nil && wasStuck: // somebody has looked
-			failures, r.failing, wasStuck = 0, time.Time{}, false
+			failures, p.failing, wasStuck = 0, time.Time{}, false
 			again = now
 			continue
 		case !again.IsZero() && !now.Before(again):
 			active, wasStuck = true, stuck != nil
 			r.mu.Lock()
-			r.counts = r.claim != nil && r.claim.outs[r]
+			p.counts = r.claim != nil && r.claim.outs[r]
 			r.mu.Unlock()
-			r.work.Go(func() { ended <- r.attemptPull(ctx) })
+			r.work.Go(func() { ended <- p.attempt(ctx) })
 		}
 		var wake <-chan time.Time
 		if !active {
@@ -97,7 +105,7 @@ func (r *run) pullOutput(ctx context.Context) (lost string, err error) {
 			}
 			return "", ctx.Err()
 		case <-r.poked:
-			if r.hostAnswers() && !active && failures > 0 && stuck == nil && r.failing.IsZero() {
+			if !active && failures > 0 && stuck == nil && p.failing.IsZero() && r.hostAnswers() {
 				again = time.Now()
 			}
 		case <-wake:
@@ -106,13 +114,13 @@ func (r *run) pullOutput(ctx context.Context) (lost string, err error) {
 			_, cancelled := errors.AsType[*exit.Cancelled](err)
 			switch {
 			case err == nil:
-				return "", r.outputArrived(ctx)
+				return "", p.arrived(ctx)
 			case cancelled:
 			case wasStuck && st.Stuck(t) == nil: // somebody has looked meanwhile
-				failures, r.failing, again = 0, time.Time{}, time.Now()
+				failures, p.failing, again = 0, time.Time{}, time.Now()
 			default:
 				failures++
-				again, wasStuck = r.pullFailed(ctx, failures, err)
+				again, wasStuck = p.afterFailure(ctx, failures, err)
 			}
 		}
 	}
@@ -127,23 +135,36 @@ func wakeAt(now time.Time, times ...time.Time) <-chan time.Time {
 	return time.After(slices.MinFunc(times, time.Time.Compare).Sub(now))
 }
 
-// hostAnswers reports whether the host of a run answers.
-func (r *run) hostAnswers() bool {
+// lost says why the output never comes; empty: it may, and until when that is so if it is known.
+func (p *pull) lost(now time.Time) (why string, until time.Time) {
+	r := p.run
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.host.silent.IsZero()
+	until, forgotten, final, gone, why := r.lostAt(), r.forgotten, r.final, r.gone, r.why
+	r.mu.Unlock()
+	switch {
+	case final != nil:
+		return r.host.name + " has its output no more: " + api.Visible(api.Short(final.Reason)), until
+	case gone:
+		return r.host.name + " has its output no more: " + why, until
+	case forgotten:
+		return "it was not waited for: " + r.silence(), until
+	case !until.IsZero() && !now.Before(until):
+		return r.silence(), until
+	}
+	return "", until
 }
 
 // recordOver records that a run is over, before anything of it is pulled, and has the claim be
 // used for the next.
-func (r *run) recordOver(ctx context.Context) error {
+func (p *pull) recordOver(ctx context.Context) error {
+	r := p.run
 	r.mu.Lock()
 	over, holds := r.over, r.outcome.Held
 	r.mu.Unlock()
 	r.conclude(report.End{ActivationEnd: over})
 	e := r.tail.End
-	e.Carries, e.Holds = r.wantedOutput(r.tail.Word()), holds
-	if want := r.Host.Store.Want(r.task); want != nil && e.Cause == spool.CauseDeleted && e.Failed == 0 && e.Carries == job.CarriesStreams && r.wantedOutput(exit.WordExit) == job.CarriesOutput {
+	e.Carries, e.Holds = p.wanted(r.tail.Word()), holds
+	if want := r.Host.Store.Want(r.task); want != nil && e.Cause == spool.CauseDeleted && e.Failed == 0 && e.Carries == job.CarriesStreams && p.wanted(exit.WordExit) == job.CarriesOutput {
 		// It was deleted as it came to its own end, which is told of like one that is deleted a moment later.
 		outcome.Undelivered(e, want, "")
 	}
@@ -161,13 +182,14 @@ func (r *run) recordOver(ctx context.Context) error {
 	r.tellQueue()
 	r.logf("%v: is over on %s: its output is pulled", r, r.host.name)
 	if !holds {
-		r.awaitNextStart(ctx)
+		r.runs.claims.awaitNext(ctx, r)
 	}
 	return nil
 }
 
-// wantedOutput returns what is wanted of what a run has left: what its job says of an end by a word.
-func (r *run) wantedOutput(word exit.Word) job.Carries {
+// wanted returns what is wanted of what a run has left: what its job says of an end by a word.
+func (p *pull) wanted(word exit.Word) job.Carries {
+	r := p.run
 	request, err := r.Host.Store.Request(r.task.Job)
 	if err != nil { // it is met again
 		return job.CarriesOutput
@@ -191,11 +213,12 @@ func (r *run) wantedOutput(word exit.Word) job.Carries {
 	return job.CarriesStreams
 }
 
-// attemptPull pulls what a run has left, and takes it to where it belongs.
-func (r *run) attemptPull(ctx context.Context) error {
+// attempt pulls what a run has left, and takes it to where it belongs.
+func (p *pull) attempt(ctx context.Context) error {
+	r := p.run
 	id, key := r.secret()
-	unwanted := func() bool { return r.unwantedBy(nil) != nil }
-	return r.output.Away(ctx, &r.tail, true, unwanted, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
+	unwanted := func() bool { return p.unwantedBy(nil) != nil }
+	return p.Away(ctx, &r.tail, true, unwanted, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
 		asked := false
 		root, err := r.Files.PullAway(ctx, t, func(ctx context.Context, have string, read func(io.Reader) error) error {
 			asked = true
@@ -215,7 +238,7 @@ func (r *run) attemptPull(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.root = root
+		p.root = root
 		if !asked {
 			r.logf("%v: its output was here already", r)
 		}
@@ -230,9 +253,10 @@ func (r *run) attemptPull(ctx context.Context) error {
 	})
 }
 
-// pullFailed decides what follows an attempt that has failed, and returns when it is tried
+// afterFailure decides what follows an attempt that has failed, and returns when it is tried
 // again; zero: when somebody has looked. It reports whether it waits for that.
-func (r *run) pullFailed(ctx context.Context, failures int, err error) (again time.Time, waits bool) {
+func (p *pull) afterFailure(ctx context.Context, failures int, err error) (again time.Time, waits bool) {
+	r := p.run
 	t := r.task
 	now := time.Now()
 	_, forGood := errors.AsType[*exit.Permanent](err)
@@ -250,7 +274,7 @@ func (r *run) pullFailed(ctx context.Context, failures int, err error) (again ti
 		r.mu.Lock()
 		r.gone, r.why = true, api.Visible(api.Short(err.Error()))
 		r.mu.Unlock()
-		r.root = ""
+		p.root = ""
 		return now.Add(time.Hour), false
 	case !forGood && (errors.Is(err, errCut) || errors.Is(err, worker.ErrCut)):
 		after := retries.After(failures)
@@ -258,10 +282,10 @@ func (r *run) pullFailed(ctx context.Context, failures int, err error) (again ti
 		r.warnf("%v: output: %v (tried again in %v)", r, err, after)
 		return now.Add(after), false
 	}
-	if r.failing.IsZero() {
-		r.failing = now
+	if p.failing.IsZero() {
+		p.failing = now
 	}
-	after, stuck, unrecorded := r.tail.Undelivered(&r.output, r.failing, false, failures, err)
+	after, stuck, unrecorded := r.tail.Undelivered(&p.Transit, p.failing, false, failures, err)
 	if stuck == nil || unrecorded != nil {
 		return now.Add(after), false
 	}
@@ -269,7 +293,7 @@ func (r *run) pullFailed(ctx context.Context, failures int, err error) (again ti
 		again = now.Add(after)
 	}
 	r.mu.Lock()
-	r.counts = false
+	p.counts = false
 	r.Wake()
 	r.mu.Unlock()
 	r.notices.Happened(notice.Event{Kind: notice.Warned, Text: stuck.Text})
@@ -284,80 +308,62 @@ func (r *run) pullFailed(ctx context.Context, failures int, err error) (again ti
 }
 
 // unwantedBy returns why nobody wants the output of a run any more; nil: somebody does.
-func (r *run) unwantedBy(stuck *job.Stuck) *job.Want {
+func (p *pull) unwantedBy(stuck *job.Stuck) *job.Want {
+	r := p.run
 	want := r.Host.Store.NotDelivered(r.task)
 	if want == nil {
 		return nil
 	}
-	if request, err := r.Host.Store.Request(r.task.Job); err == nil && request.WhenOut == api.OutAlways && stuck == nil && r.failing.IsZero() {
+	if request, err := r.Host.Store.Request(r.task.Job); err == nil && request.WhenOut == api.OutAlways && stuck == nil && p.failing.IsZero() {
 		return nil
 	}
 	return want
 }
 
-// discardOutput has what has come of the output of a run removed on both hosts.
-func (r *run) discardOutput(ctx context.Context, want *job.Want) error {
-	r.unwanted, r.brought = want, true
-	id, key := r.secret()
+// discard has what has come of it removed on both hosts.
+func (p *pull) discard(ctx context.Context, want *job.Want) error {
+	r := p.run
+	p.unwanted = want
 	if err := r.Files.DiscardAway(ctx, r.task); err != nil { // it is in a directory of the user's, who can remove it
 		r.warnf("%v: output that is not wanted is left: %v", r, err)
 	}
-	by := want.By
-	if by == "" {
-		by = "execd"
-	}
-	err := r.tell(ctx, "its output is not wanted", func(ctx context.Context, to *api.Client) error {
-		return to.StageDone(ctx, api.StageDoneRequest{Sandbox: id, Key: key, Discard: true, Reason: "deleted by " + by})
+	q := api.StageDoneRequest{Discard: true, Reason: "deleted by " + cmp.Or(want.By, "execd")}
+	q.Sandbox, q.Key = r.secret()
+	return p.settle(ctx, "its output is not wanted", func(ctx context.Context, to *api.Client) error {
+		return to.StageDone(ctx, q)
 	})
-	return r.outputSettled(err)
 }
 
-// outputArrived has the host of a run know that all that it has left is durable here.
-func (r *run) outputArrived(ctx context.Context) error {
-	r.brought = true
-	id, key := r.secret()
-	at := r.output.Standing()
-	r.logf("%v: its output has arrived from %s: bytes=%d files=%d attempts=%d root=%s", r, r.host.name, at.Bytes, at.Files, at.Attempt, r.root)
-	discard := false
-	err := r.tell(ctx, "its output has arrived", func(ctx context.Context, to *api.Client) error {
-		q := api.StageDoneRequest{Sandbox: id, Key: key, Root: r.root}
-		if discard {
-			q.Root, q.Discard, q.Reason = "", true, "what has arrived is another tree than was sent"
-		}
+// arrived has the host know that all of it is durable here.
+func (p *pull) arrived(ctx context.Context) error {
+	r, at := p.run, p.Standing()
+	r.logf("%v: its output has arrived from %s: bytes=%d files=%d attempts=%d root=%s", r, r.host.name, at.Bytes, at.Files, at.Attempt, p.root)
+	q := api.StageDoneRequest{Root: p.root}
+	q.Sandbox, q.Key = r.secret()
+	return p.settle(ctx, "its output has arrived", func(ctx context.Context, to *api.Client) error {
 		err := to.StageDone(ctx, q)
-		if api.RefusalOf(err) == api.RefusedState && !discard {
+		if api.RefusalOf(err) == api.RefusedState && !q.Discard {
 			r.warnf("%v: %s: %v", r, r.host.name, err)
-			discard = true
+			q.Root, q.Discard, q.Reason = "", true, "what has arrived is another tree than was sent"
 			return api.Refusef(api.RefusedTryAgain, "%v", err)
 		}
 		return err
 	})
-	return r.outputSettled(err)
 }
 
-// outputSettled frees what was held for the output of a run.
-func (r *run) outputSettled(err error) error {
-	if err != nil {
-		return err
+// settle has the host know what has become of it, and frees what was held for it.
+func (p *pull) settle(ctx context.Context, what string, tell func(ctx context.Context, to *api.Client) error) error {
+	p.brought = true
+	err := p.run.tell(ctx, what, tell)
+	if err == nil {
+		p.release()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.runs.claims.endOutput(r)
-	return nil
+	return err
 }
 
-// outputLost says why the output of a run will never come.
-func (r *run) outputLost(said, forgotten bool, why string) string {
-	r.brought = true
-	r.mu.Lock()
-	r.runs.claims.endOutput(r)
-	r.mu.Unlock()
-	if said {
-		return fmt.Sprintf("%s has its output no more: %s", r.host.name, why)
-	}
-	text := r.silence()
-	if forgotten {
-		text = "it was not waited for: " + text
-	}
-	return text
+// release frees what was held for it.
+func (p *pull) release() {
+	p.run.mu.Lock()
+	defer p.run.mu.Unlock()
+	p.run.runs.claims.endOutput(p.run)
 }

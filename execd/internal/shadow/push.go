@@ -3,7 +3,6 @@ package shadow
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -11,18 +10,27 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/finish"
 )
 
-// pushInput pushes what the host of a run waits for before it starts, until it waits for nothing
+// push is the way of the input of a run to its host.
+type push struct {
+	finish.Transit
+	run    *run
+	failed string // guarded by core.mu; why it cannot be pushed; empty: it can
+}
+
+// send pushes what the host of the run waits for before it starts, until it waits for nothing
 // more or ctx is done.
-func (r *run) pushInput(ctx context.Context) {
+func (p *push) send(ctx context.Context) {
+	r := p.run
 	own := 0      // attempts that failed for this host
 	failures := 0 // those that failed since one that did not
 	pause := func(int) time.Duration { return retries.After(failures) }
 	_ = again(ctx, pause, func(int) (done bool) { // without ctx the next execd does it
-		part, err := r.awaitedPart(ctx)
+		part, err := p.awaited(ctx)
 		if err == nil && part.Part != api.PartNone {
-			err = r.pushPart(ctx, &part)
+			err = p.pushPart(ctx, &part)
 		}
 		mine := &unpacked{}
 		switch {
@@ -35,7 +43,7 @@ func (r *run) pushInput(ctx context.Context) {
 			own++
 			if _, permanent := errors.AsType[*exit.Permanent](err); permanent || own >= exit.MaxTransfers {
 				r.mu.Lock()
-				r.failed = "input transfer: " + mine.Error()
+				p.failed = "input transfer: " + mine.Error()
 				r.mu.Unlock()
 				r.poke()
 				return true
@@ -50,12 +58,13 @@ func (r *run) pushInput(ctx context.Context) {
 	})
 }
 
-// awaitedPart asks the host of a run which part it waits for.
-func (r *run) awaitedPart(ctx context.Context) (api.StageHaveReply, error) {
+// awaited asks the host of the run which part it waits for.
+func (p *push) awaited(ctx context.Context) (api.StageHaveReply, error) {
+	r := p.run
 	id, key := r.secret()
 	limited, cancel := context.WithTimeout(ctx, 3*callLimit)
 	defer cancel()
-	return r.On(r.host.name, "").StageHave(limited, api.StageHaveRequest{Sandbox: id, Key: key, Bytes: r.input.Standing().Total})
+	return r.On(r.host.name, "").StageHave(limited, api.StageHaveRequest{Sandbox: id, Key: key, Bytes: p.Standing().Total})
 }
 
 // unpacked is the error of this end of a push.
@@ -64,10 +73,11 @@ type unpacked struct{ error }
 func (u *unpacked) Unwrap() error { return u.error }
 
 // pushPart pushes a part behind what the host has of it.
-func (r *run) pushPart(ctx context.Context, have *api.StageHaveReply) error {
+func (p *push) pushPart(ctx context.Context, have *api.StageHaveReply) error {
+	r := p.run
 	id, key := r.secret()
 	unwanted := func() bool { return r.Host.Store.Want(r.task) != nil }
-	return r.input.Away(ctx, &r.tail, false, unwanted, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
+	return p.Away(ctx, &r.tail, false, unwanted, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
 		from, to := io.Pipe()
 		packed := make(chan error, 1)
 		go func() {
@@ -89,24 +99,4 @@ func (r *run) pushPart(ctx context.Context, have *api.StageHaveReply) error {
 		}
 		return err
 	})
-}
-
-// failInput ends a run whose input cannot be pushed: its job waits for somebody to look.
-func (r *run) failInput(ctx context.Context, why string) error {
-	r.Host.Log.Error(fmt.Sprintf("%v: cannot start: %s", r, why))
-	c := r.claim
-	c.calls.Lock()
-	defer c.calls.Unlock()
-	r.mu.Lock()
-	c.spent = true // what comes late must not end another run
-	r.mu.Unlock()
-	if err := r.tell(ctx, "it is to end", func(ctx context.Context, to *api.Client) error {
-		_, err := to.ClaimOf(c.ID).Deactivate(ctx, api.Forcible)
-		return err
-	}); err != nil {
-		return err
-	}
-	r.tellQueue()
-	r.removeSandbox()
-	return r.retry(ctx, func() error { return r.Host.Store.Fail(r.task, why) })
 }

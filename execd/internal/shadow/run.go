@@ -35,12 +35,14 @@ type run struct {
 	tail      finish.Tail
 	accounted *accounting.Record // as the host has accounted it; nil: it has not
 	notices   notice.Notices
-	carried
-	written chan func() // what follows a write for the owner
-	noted   noted
+	input     push
+	output    pull
+	written   chan func() // what follows a write for the owner
+	noted     noted
 
 	// Guarded by core.mu.
-	forgotten bool // its end is not waited for
+	forgotten bool   // its end is not waited for
+	lease     *lease // of its sandbox, when its claim is gone; nil: that of the claim holds
 	told
 }
 
@@ -188,7 +190,7 @@ func (r *run) retry(ctx context.Context, do func() error) error {
 func (r *run) follow(ctx context.Context) error {
 	defer r.updates.policy.Stop()
 	if pushing, cancel := context.WithCancel(ctx); r.carries() && r.Host.Store.State(r.task) == job.Started {
-		r.work.Go(func() { r.pushInput(pushing) })
+		r.work.Go(func() { r.input.send(pushing) })
 		defer cancel()
 	} else {
 		cancel()
@@ -196,7 +198,7 @@ func (r *run) follow(ctx context.Context) error {
 	for failures := 0; ; {
 		r.mu.Lock()
 		over, final, gone, unsure, why, there, forgotten, until := r.over, r.final, r.gone, r.unsure, r.why, r.there, r.forgotten, r.lostAt()
-		pulls, failed := r.pulls() && !r.brought, r.failed
+		pulls, failed := r.pulls() && !r.output.brought, r.input.failed
 		r.mu.Unlock()
 		if there && !r.began {
 			r.began = true
@@ -212,7 +214,7 @@ func (r *run) follow(ctx context.Context) error {
 		switch {
 		case pulls:
 			r.updates.policy.Stop()
-			switch lost, err := r.pullOutput(ctx); {
+			switch lost, err := r.output.bring(ctx); {
 			case err != nil:
 				return err
 			case lost != "":
@@ -225,7 +227,7 @@ func (r *run) follow(ctx context.Context) error {
 		case final != nil:
 			r.conclude(report.EndOf(final))
 			return r.finish(ctx)
-		case over != nil && (gone || past || forgotten && r.brought):
+		case over != nil && (gone || past || forgotten && r.output.brought):
 			r.conclude(report.End{ActivationEnd: over})
 			return r.finish(ctx)
 		case gone && !there && !r.found && !unsure:
@@ -290,9 +292,9 @@ func (r *run) attend() time.Duration {
 // lostAt returns when nothing runs any more of a run whose claim is not renewed; zero: it
 // is. core.mu is held.
 func (r *run) lostAt() time.Time {
-	if r.own != nil {
-		if r.own.hopeless(time.Now()) {
-			return r.own.lost()
+	if r.lease != nil {
+		if r.lease.hopeless(time.Now()) {
+			return r.lease.lost()
 		}
 		return time.Time{}
 	}
@@ -360,4 +362,31 @@ func (r *run) removeSandboxes() {
 	if t.Kept != nil && (next == nil || next.Dir != t.Kept.Dir) {
 		r.Files.Unbox(t.Kept)
 	}
+}
+
+// failInput ends a run whose input cannot be pushed: its job waits for somebody to look.
+func (r *run) failInput(ctx context.Context, why string) error {
+	r.Host.Log.Error(fmt.Sprintf("%v: cannot start: %s", r, why))
+	c := r.claim
+	c.calls.Lock()
+	defer c.calls.Unlock()
+	r.mu.Lock()
+	c.spent = true // what comes late must not end another run
+	r.mu.Unlock()
+	if err := r.tell(ctx, "it is to end", func(ctx context.Context, to *api.Client) error {
+		_, err := to.ClaimOf(c.ID).Deactivate(ctx, api.Forcible)
+		return err
+	}); err != nil {
+		return err
+	}
+	r.tellQueue()
+	r.removeSandbox()
+	return r.retry(ctx, func() error { return r.Host.Store.Fail(r.task, why) })
+}
+
+// hostAnswers reports whether the host of a run answers.
+func (r *run) hostAnswers() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.host.silent.IsZero()
 }

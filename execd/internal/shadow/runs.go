@@ -63,7 +63,7 @@ func (l *runs) enter(t *job.Task, c *claim) *run {
 	r.notices.Init(l.Host, t, func(f func()) { r.written <- f })
 	r.tail.Init(l.Host, t, &r.notices)
 	r.tail.Taken = t.Started
-	r.orders.run = r
+	r.orders.run, r.input.run, r.output.run = r, r, r
 	r.updates.init(r)
 	l.list[api.SandboxID(r.sandbox())] = r
 	if c != nil && (l.Host.Store.State(t) != job.Over || t.End.Holds) {

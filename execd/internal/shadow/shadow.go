@@ -119,7 +119,7 @@ func (s *Shadows) Recover(t *job.Task) {
 		r.there, r.over = true, &api.ActivationEnd{Failed: e.Failed, Exit: e.Exit, Cause: string(e.Cause), Reason: e.Reason, Fate: string(e.Fate)}
 		r.outcome = &api.Outcome{Pull: true, Held: holds}
 		s.claims.beginOutput(r)
-		r.counts = s.Host.Store.Stuck(t) == nil
+		r.output.counts = s.Host.Store.Stuck(t) == nil
 	}
 	if !ended && !over {
 		s.Depart(t, true)
