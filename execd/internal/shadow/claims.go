@@ -253,29 +253,17 @@ func (l *claims) beginOutput(r *run) {
 	}
 }
 
-// startPatience is how long output waits for the start of the next run.
-const startPatience = 5 * time.Second
-
-// awaitNext waits until the next run of a claim whose run is over has been started, or none is, so
-// that what is pulled does not hold it up.
-func (l *claims) awaitNext(ctx context.Context, r *run) {
-	l.mu.Lock()
+// nextStart returns what is closed when the next run under the claim of a run that is over has been
+// started, or none is, so that what is pulled does not hold it up; nil: none will be. core.mu is
+// held.
+func (l *claims) nextStart(r *run) <-chan struct{} {
 	c := r.claim
-	if c == nil || r.lease != nil || c.closed {
-		l.mu.Unlock()
-		return
+	if c == nil || c.run == r || r.lease != nil || c.closed {
+		return nil
 	}
 	started := make(chan struct{})
 	c.waiting = append(c.waiting, started)
-	l.mu.Unlock()
-	l.Wake()
-	limit := time.NewTimer(startPatience)
-	defer limit.Stop()
-	select {
-	case <-started:
-	case <-limit.C:
-	case <-ctx.Done():
-	}
+	return started
 }
 
 // endOutput notes that the output of a run is on its way no more. core.mu is held.

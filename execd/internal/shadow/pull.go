@@ -22,6 +22,9 @@ import (
 	"paddock/spool"
 )
 
+// startPatience is how long output waits for the start of the next run.
+const startPatience = 5 * time.Second
+
 // pull is the way of what a run has left on its host. The goroutine of the run alone uses it.
 type pull struct {
 	finish.Transit
@@ -178,11 +181,18 @@ func (p *pull) recordOver(ctx context.Context) error {
 		r.host.acknowledge(api.SandboxID(r.sandbox()), r.overSeq)
 		r.overSeq = 0
 	}
+	started := r.runs.claims.nextStart(r)
 	r.mu.Unlock()
 	r.tellQueue()
 	r.logf("%v: is over on %s: its output is pulled", r, r.host.name)
-	if !holds {
-		r.runs.claims.awaitNext(ctx, r)
+	if started != nil {
+		limit := time.NewTimer(startPatience)
+		defer limit.Stop()
+		select {
+		case <-started:
+		case <-limit.C:
+		case <-ctx.Done():
+		}
 	}
 	return nil
 }
