@@ -102,7 +102,7 @@ func (r *run) live(ctx context.Context) error {
 		}
 		if unmatched != nil { // any other slot of the kind would meet it again
 			r.Host.Log.Error(fmt.Sprintf("%v: cannot start: %v", r, unmatched))
-			return r.retry(ctx, func() error { return st.Fail(r.task, unmatched.Error()) })
+			return r.fail(ctx, unmatched.Error())
 		}
 		r.orders.altered = append([]string{}, request.Attributes...)
 		r.rememberStreams(request)
@@ -379,6 +379,11 @@ func (r *run) failInput(ctx context.Context, why string) error {
 	}); err != nil {
 		return err
 	}
+	return r.fail(ctx, why)
+}
+
+// fail has the job of a run that cannot be started wait for somebody to look.
+func (r *run) fail(ctx context.Context, why string) error {
 	r.tellQueue()
 	r.removeSandbox()
 	return r.retry(ctx, func() error { return r.Host.Store.Fail(r.task, why) })

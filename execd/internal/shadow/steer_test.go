@@ -106,6 +106,35 @@ func TestUserLimit(t *testing.T) {
 	})
 }
 
+// A job that refers to what its slot has not waits in error, and counts among the running ones of its
+// user no more.
+func TestUnmatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t, 1)
+		defer func() { h.stop() }()
+		var mu sync.Mutex
+		there := 0
+		h.s.Depart = func(*job.Task, bool) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			there++
+			return true
+		}
+		h.s.Back = func(*job.Task, schedule.Used) {
+			mu.Lock()
+			defer mu.Unlock()
+			there--
+		}
+		j := h.submit(api.SubmitRequest{Attributes: []string{`On="$$(NoSuch)"`}})
+		if h.store.Running(j) != 0 || len(h.node.begun) != 0 || there != 0 {
+			t.Errorf("%d run, %d were begun, %d are counted", h.store.Running(j), len(h.node.begun), there)
+		}
+		if list := h.store.List(&api.JobsRequest{Users: []string{"*"}}, job.Caller{Manager: true}, "login", 10).Waiting; len(list) != 1 || list[0].State != "Eqw" {
+			t.Errorf("%+v", list)
+		}
+	})
+}
+
 // A job of -now y starts on another host at once, or is refused.
 func TestStartNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
