@@ -11,6 +11,7 @@ import (
 	"paddock/execd/internal/policy"
 	"paddock/execd/internal/shadow/report"
 	"paddock/execd/internal/stage/exit"
+	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/spool"
 )
@@ -18,170 +19,168 @@ import (
 // maxLost bounds how often a task is started again after another host was lost under it.
 const maxLost = 10
 
-// conclude makes of what a host has said what is recorded of a run.
-func (r *run) conclude(end report.End) {
-	task := r.task
+// ending is the end of a run as it is recorded here. The goroutine of the run alone uses it.
+type ending struct {
+	finish.Tail
+	run       *run
+	accounted *accounting.Record // as the host has accounted it; nil: it has not
+}
+
+// conclude makes of what a host has said what is recorded of the run.
+func (e *ending) conclude(said report.End) {
+	r, task := e.run, e.run.task
 	if r.Host.Store.State(task) == job.Over {
-		r.adoptRecorded(&end)
+		e.adopt(&said)
 	}
-	out := end.Outcome()
+	out := said.Outcome()
 	want := r.Host.Store.Want(task)
-	rerunnable := outcome.Rerunnable(task, r.Host.Config().Queue(task.Start.Queue))
-	cause := spool.Cause(end.Cause)
+	cause := spool.Cause(said.Cause)
 	switch {
-	case r.tail.End != nil:
+	case e.End != nil:
 	case want != nil && !want.Requeue:
 	case cause == spool.CauseLease:
-		r.tail.End = lost(task, rerunnable, r.host.name+" has ended it: the lease of its claim was over")
-	case r.carries() && end.Failed == accounting.FailedTransfer: // before it was heard here that it is over
-		r.tail.End = outputLost(task, rerunnable, fmt.Sprintf("%s has its output no more: %s", r.host.name, out.Reason))
+		e.End = e.lost(r.host.name + " has ended it: the lease of its claim was over")
+	case r.carries() && said.Failed == accounting.FailedTransfer: // before it was heard here that it is over
+		e.End = e.outputLost(fmt.Sprintf("%s has its output no more: %s", r.host.name, out.Reason))
 	case want == nil && (cause == spool.CauseEvicted || cause == spool.CauseHeld):
 		// What the policy of the host does not want there any more may run elsewhere.
-		want = &job.Want{By: r.host.name, Requeue: rerunnable, Slot: true, Cause: out.Reason}
+		want = &job.Want{By: r.host.name, Requeue: e.rerunnable(), Slot: true, Cause: out.Reason}
 	}
-	f := &r.tail.Facts
-	f.Outcome, f.Started, f.Ended = &out, end.Started, end.Ended
-	if u := end.Used; u != nil {
-		f.Total = api.Usage{Wallclock: float64(u.RuWallclock), CPU: u.CPU, Mem: u.Mem, IO: u.IO, IOWait: u.IOW, MaxVMem: u.MaxVMem}
+	e.Outcome, e.Started, e.Ended = &out, said.Started, said.Ended
+	if u := said.Used; u != nil {
+		e.Total = api.Usage{Wallclock: float64(u.RuWallclock), CPU: u.CPU, Mem: u.Mem, IO: u.IO, IOWait: u.IOW, MaxVMem: u.MaxVMem}
 	}
-	if r.tail.End == nil {
-		judge := outcome.Run{Task: task, Want: want, Requeues: true, Rerunnable: rerunnable, Post: exit.Status{}}
-		e, faulty := judge.Conclude(&out)
+	if e.End == nil {
+		judge := outcome.Run{Task: task, Want: want, Requeues: true, Rerunnable: e.rerunnable(), Post: exit.Status{}}
+		end, faulty := judge.Conclude(&out)
 		if faulty && task.Run >= maxLost {
-			e.Fate = job.FateError
+			end.Fate = job.FateError
 		}
-		if r.tail.End = e; policy.Any(task.Job.Terms().Needs.Attributes()) {
+		if e.End = end; policy.Any(task.Job.Terms().Needs.Attributes()) {
 			r.mu.Lock()
 			last := r.status
 			r.mu.Unlock()
-			f.Obey(r.Host.JobAd(task), last, time.Now())
+			e.Obey(r.Host.JobAd(task), last, time.Now())
 		}
 	}
-	r.account(end.Used)
+	e.account(said.Used)
 }
 
 // account composes the accounting line.
-func (r *run) account(used *accounting.Record) {
-	r.accounted = used
-	rec := outcome.Record(r.task, r.tail.End, r.host.name, r.Host.Config().Queue(r.task.Start.Queue))
+func (e *ending) account(used *accounting.Record) {
+	r := e.run
+	e.accounted = used
+	rec := outcome.Record(r.task, e.End, r.host.name, r.Host.Config().Queue(r.task.Start.Queue))
 	rec.Reason = outcome.LeftOut(rec.Reason, r.input.Standing().Left, r.output.Standing().Left)
 	if used != nil {
 		outcome.Elsewhere(&rec, used)
 	}
-	r.tail.End.Accounting = outcome.Line(rec, r.Host.Log)
+	e.End.Accounting = outcome.Line(rec, r.Host.Log)
+}
+
+// rerunnable reports whether the job may run again.
+func (e *ending) rerunnable() bool {
+	return outcome.Rerunnable(e.run.task, e.run.Host.Config().Queue(e.run.task.Start.Queue))
 }
 
 // lost is the end of a run of which nobody can tell whether it has ended, and which goes on
 // no more: it is run again, or waits for somebody to look.
-func lost(t *job.Task, rerunnable bool, why string) *job.End {
-	e := &job.End{Failed: spool.FailedLease, Cause: spool.CauseLease, Reason: why + "; it may have run", Fate: job.FateError}
-	if rerunnable && t.Run < maxLost {
-		e.Fate = job.FateRequeue
+func (e *ending) lost(why string) *job.End {
+	end := &job.End{Failed: spool.FailedLease, Cause: spool.CauseLease, Reason: why + "; it may have run", Fate: job.FateError}
+	if e.rerunnable() && e.run.task.Run < maxLost {
+		end.Fate = job.FateRequeue
 	}
-	return e
+	return end
 }
 
 // outputLost is lost for a run that has ended, and whose output is no more.
-func outputLost(t *job.Task, rerunnable bool, why string) *job.End {
-	e := lost(t, rerunnable, why)
-	e.Reason = why + "; it has run, and its output is lost"
-	return e
+func (e *ending) outputLost(why string) *job.End {
+	end := e.lost(why)
+	end.Reason = why + "; it has run, and its output is lost"
+	return end
 }
 
-// adoptRecorded takes over what is recorded of a run that is over. What its host says now is only
-// what it has used.
-func (r *run) adoptRecorded(end *report.End) {
-	recorded := *r.task.End
-	e := *end.ActivationEnd
-	e.Failed, e.Exit, e.Reason = recorded.Failed, recorded.Exit, recorded.Reason
-	end.ActivationEnd = &e
+// adopt takes over what is recorded of a run that is over. What its host says now is only what it
+// has used.
+func (e *ending) adopt(said *report.End) {
+	recorded := *e.run.task.End
+	as := *said.ActivationEnd
+	as.Failed, as.Exit, as.Reason = recorded.Failed, recorded.Exit, recorded.Reason
+	said.ActivationEnd = &as
 	recorded.Accounting, recorded.Holds = "", false
-	if r.output.unwanted != nil {
-		outcome.Undelivered(&recorded, r.output.unwanted, "")
+	if want := e.run.output.unwanted; want != nil {
+		outcome.Undelivered(&recorded, want, "")
 	}
 	if recorded.Carries == job.CarriesAll {
-		recorded.Sandbox = r.task.Start.Sandbox
+		recorded.Sandbox = e.run.task.Start.Sandbox
 	}
-	r.tail.End = &recorded
+	e.End = &recorded
 }
 
-// concludeWithoutOutput records the end of a run that is over, and whose output never comes.
-func (r *run) concludeWithoutOutput(why string) {
-	t := r.task
-	if t.End.Carries != job.CarriesOutput { // its end is what it is
-		e := *t.End
-		e.Carries, e.Holds, e.Accounting, e.Reason = "", false, "", outcome.LeftOut(e.Reason, "", "what it had left is lost: "+why)
-		r.tail.End = &e
+// withoutOutput makes the end of a run that is over, and whose output never comes.
+func (e *ending) withoutOutput(why string) {
+	r := e.run
+	if recorded := *r.task.End; recorded.Carries != job.CarriesOutput { // its end is what it is
+		recorded.Carries, recorded.Holds, recorded.Accounting = "", false, ""
+		recorded.Reason = outcome.LeftOut(recorded.Reason, "", "what it had left is lost: "+why)
+		e.End = &recorded
 	} else {
-		r.tail.End = outputLost(t, outcome.Rerunnable(t, r.Host.Config().Queue(t.Start.Queue)), why)
+		e.End = e.outputLost(why)
 	}
-	r.tail.Ended = time.Now()
+	e.Ended = time.Now()
 	var used *accounting.Record
 	r.mu.Lock()
 	if r.final != nil {
 		used = report.EndOf(r.final).Used
 	}
 	r.mu.Unlock()
-	r.account(used)
+	e.account(used)
 }
 
-// giveUp records the end of a run of which its host says nothing.
-func (r *run) giveUp(why string) {
-	t := r.task
-	e := lost(t, outcome.Rerunnable(t, r.Host.Config().Queue(t.Start.Queue)), why)
-	if want := r.Host.Store.Want(t); want != nil {
+// giveUp makes the end of a run of which its host says nothing.
+func (e *ending) giveUp(why string) {
+	end := e.lost(why)
+	if want := e.run.Host.Store.Want(e.run.task); want != nil {
 		switch {
 		case !want.Requeue:
-			e.Cause, e.Fate = spool.CauseDeleted, job.FateDone
-			e.Reason = outcome.By(spool.CauseDeleted, want.By) + "; " + why
+			end.Cause, end.Fate = spool.CauseDeleted, job.FateDone
+			end.Reason = outcome.By(spool.CauseDeleted, want.By) + "; " + why
 		case want.Error == "":
-			e.Fate = job.FateRequeue
+			end.Fate = job.FateRequeue
 		}
 	}
-	r.tail.End, r.tail.Ended = e, time.Now()
-	r.account(nil)
+	e.End, e.Ended = end, time.Now()
+	e.account(nil)
 }
 
-// silence says in words what is known of a run whose host is not heard of any more.
-func (r *run) silence() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := r.leaseOf()
-	since := r.host.silent
-	if since.IsZero() {
-		since = l.renewed
-	}
-	return fmt.Sprintf("%s has not answered since %s; the lease ended at %s at the latest", r.host.name, since.Format(time.DateTime), l.lost().Format(time.DateTime))
-}
-
-// save records the end of a run. If that cannot be done for a while the run counts for
+// saveOrRequeue records the end of the run. If that cannot be done for a while the run counts for
 // nothing and its job runs again, if it may.
-func (r *run) save(ctx context.Context) error {
-	knobs := r.Host.Config().Knobs
+func (e *ending) saveOrRequeue(ctx context.Context) error {
+	r, knobs := e.run, e.run.Host.Config().Knobs
 	delay := max(knobs.Duration("SHADOW_JOB_CLEANUP_RETRY_DELAY", 30*time.Second), time.Second)
 	most := knobs.Int("SHADOW_MAX_JOB_CLEANUP_RETRIES", 5)
 	return again(ctx, func(int) time.Duration { return delay }, func(attempt int) bool {
-		_, err := r.tail.Save()
+		_, err := e.Save()
 		if err == nil {
 			return true
 		}
 		r.warnf("%v: %v (tried again in %v)", r, err, delay)
 		if attempt > most {
-			r.putBack(err)
+			e.requeue(err)
 		}
 		return false
 	})
 }
 
-// putBack has the job of a run whose end cannot be recorded run again, as soon as that can be
+// requeue has the job of a run whose end cannot be recorded run again, as soon as that can be
 // recorded: unless the record may have the end, or the job may not run again.
-func (r *run) putBack(why error) {
-	e, t := r.tail.End, r.task
-	if e.Fate != job.FateDone || r.Host.Store.Recorded(t) || r.Host.Store.Want(t) != nil || !outcome.Rerunnable(t, r.Host.Config().Queue(t.Start.Queue)) {
+func (e *ending) requeue(why error) {
+	r, end := e.run, e.End
+	if end.Fate != job.FateDone || r.Host.Store.Recorded(r.task) || r.Host.Store.Want(r.task) != nil || !e.rerunnable() {
 		return
 	}
 	r.warnf("%v: runs again: its end cannot be recorded", r)
-	e.Failed, e.Cause, e.Fate = spool.FailedRescheduling, spool.CauseRescheduled, job.FateRequeue
-	e.Reason = fmt.Sprintf("its end could not be recorded, and it runs again (%d): %s", exit.Requeue, api.Visible(why.Error()))
-	r.account(r.accounted)
+	end.Failed, end.Cause, end.Fate = spool.FailedRescheduling, spool.CauseRescheduled, job.FateRequeue
+	end.Reason = fmt.Sprintf("its end could not be recorded, and it runs again (%d): %s", exit.Requeue, api.Visible(why.Error()))
+	e.account(e.accounted)
 }

@@ -164,7 +164,7 @@ func (p *pull) recordOver(ctx context.Context) error {
 	r.mu.Lock()
 	over, holds := r.over, r.outcome.Held
 	r.mu.Unlock()
-	r.conclude(report.End{ActivationEnd: over})
+	r.tail.conclude(report.End{ActivationEnd: over})
 	e := r.tail.End
 	e.Carries, e.Holds = p.wanted(r.tail.Word()), holds
 	if want := r.Host.Store.Want(r.task); want != nil && e.Cause == spool.CauseDeleted && e.Failed == 0 && e.Carries == job.CarriesStreams && p.wanted(exit.WordExit) == job.CarriesOutput {
@@ -228,7 +228,7 @@ func (p *pull) attempt(ctx context.Context) error {
 	r := p.run
 	id, key := r.secret()
 	unwanted := func() bool { return p.unwantedBy(nil) != nil }
-	return p.Away(ctx, &r.tail, true, unwanted, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
+	return p.Away(ctx, &r.tail.Tail, true, unwanted, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
 		asked := false
 		root, err := r.Files.PullAway(ctx, t, func(ctx context.Context, have string, read func(io.Reader) error) error {
 			asked = true

@@ -77,7 +77,7 @@ func (p *push) pushPart(ctx context.Context, have *api.StageHaveReply) error {
 	r := p.run
 	id, key := r.secret()
 	unwanted := func() bool { return r.Host.Store.Want(r.task) != nil }
-	return p.Away(ctx, &r.tail, false, unwanted, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
+	return p.Away(ctx, &r.tail.Tail, false, unwanted, func(ctx context.Context, t *job.Task, report func(base.Progress)) error {
 		from, to := io.Pipe()
 		packed := make(chan error, 1)
 		go func() {

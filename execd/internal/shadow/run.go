@@ -7,15 +7,11 @@ import (
 	"time"
 
 	"paddock/execd/api"
-	"paddock/execd/api/accounting"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
-	"paddock/execd/internal/mail"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/shadow/match"
 	"paddock/execd/internal/shadow/report"
-	"paddock/execd/internal/stage/finish"
-	"paddock/execd/internal/stage/notice"
 )
 
 // run is one run on another host. Its goroutine alone leads it on.
@@ -29,16 +25,12 @@ type run struct {
 
 	poked chan struct{} // capacity 1; there is news
 
-	orders    orders
-	updates   updates
-	began     bool // the owner was told that it runs
-	tail      finish.Tail
-	accounted *accounting.Record // as the host has accounted it; nil: it has not
-	notices   notice.Notices
-	input     push
-	output    pull
-	written   chan func() // what follows a write for the owner
-	noted     noted
+	input   push
+	orders  orders
+	updates updates
+	notices notices
+	output  pull
+	tail    ending
 
 	// Guarded by core.mu.
 	forgotten bool   // its end is not waited for
@@ -64,71 +56,81 @@ func (r *run) poke() {
 	}
 }
 
-// live is the life of a run: it is recorded, started, followed, and ended.
+// live is the life of a run: it is begun, followed, and ended.
 func (r *run) live(ctx context.Context) error {
-	st := r.Host.Store
 	r.notices.Find(r.Journal)
-	if st.State(r.task) == job.Ended { // by an earlier execd
+	switch state := r.Host.Store.State(r.task); {
+	case state == job.Ended: // by an earlier execd
 		r.tail.End = r.task.End
 		return r.finish(ctx)
-	}
-	if !r.found {
-		request, err := st.RequestFor(r.task)
-		if err == nil && match.ClassOf(r.task.Job) != r.claim.class {
-			err = job.ErrAltered
+	case state == job.Over:
+		r.mu.Lock()
+		r.host.follow()
+		r.mu.Unlock()
+	case r.found:
+		if known, err := r.fence(ctx); err != nil {
+			return err
+		} else if !known {
+			return r.withdraw(ctx, errors.New("it was not begun before the restart"))
 		}
-		var unmatched error
-		if err == nil {
-			var expanded *api.SubmitRequest
-			if expanded, unmatched = r.Host.Match(r.task, request, r.claim.slotAd); unmatched == nil {
-				request = expanded
-			}
-			if r.carries() {
-				err = r.Files.Plan(r.task, request, 0, 0)
-			}
-			if err == nil {
-				err = st.Begin(r.task)
-			}
-		}
-		if err != nil {
-			if errors.Is(err, job.ErrAltered) {
-				err = nil
-			} else {
-				r.noteRefusal(err)
-			}
-			r.tellQueue()
-			st.Untake(r.task)
+	default:
+		if begun, err := r.begin(ctx); !begun {
 			return err
 		}
-		if unmatched != nil { // any other slot of the kind would meet it again
-			r.Host.Log.Error(fmt.Sprintf("%v: cannot start: %v", r, unmatched))
-			return r.fail(ctx, unmatched.Error())
-		}
-		r.orders.altered = append([]string{}, request.Attributes...)
-		r.rememberStreams(request)
-		r.mu.Lock()
-		r.host.follow()
-		r.mu.Unlock()
-		err = r.activate(ctx, request)
-		r.mu.Lock()
-		r.claim.wakeOutput()
-		r.mu.Unlock()
-		if err != nil {
-			return r.withdraw(ctx, err)
-		}
-		r.mu.Lock()
-		r.runs.now.answer(r.task.Job, true)
-		r.mu.Unlock()
-	} else if st.State(r.task) == job.Over {
-		r.mu.Lock()
-		r.host.follow()
-		r.mu.Unlock()
-	} else if known, err := r.fence(ctx); err != nil {
-		return err
-	} else if !known {
-		return r.withdraw(ctx, errors.New("it was not begun before the restart"))
 	}
 	return r.follow(ctx)
+}
+
+// begin records the start of a run, and has its host begin it.
+func (r *run) begin(ctx context.Context) (begun bool, err error) {
+	st := r.Host.Store
+	request, err := st.RequestFor(r.task)
+	if err == nil && match.ClassOf(r.task.Job) != r.claim.class {
+		err = job.ErrAltered
+	}
+	var unmatched error
+	if err == nil {
+		var expanded *api.SubmitRequest
+		if expanded, unmatched = r.Host.Match(r.task, request, r.claim.slotAd); unmatched == nil {
+			request = expanded
+		}
+		if r.carries() {
+			err = r.Files.Plan(r.task, request, 0, 0)
+		}
+	}
+	if err == nil {
+		err = st.Begin(r.task)
+	}
+	switch {
+	case err != nil:
+		if errors.Is(err, job.ErrAltered) {
+			err = nil
+		} else {
+			r.noteRefusal(err)
+		}
+		r.tellQueue()
+		st.Untake(r.task)
+		return false, err
+	case unmatched != nil: // any other slot of the kind would meet it again
+		r.Host.Log.Error(fmt.Sprintf("%v: cannot start: %v", r, unmatched))
+		return false, r.fail(ctx, unmatched.Error())
+	}
+	r.orders.altered = append([]string{}, request.Attributes...)
+	r.rememberStreams(request)
+	r.mu.Lock()
+	r.host.follow()
+	r.mu.Unlock()
+	err = r.activate(ctx, request)
+	r.mu.Lock()
+	r.claim.wakeOutput()
+	if err == nil {
+		r.runs.now.answer(r.task.Job, true)
+	}
+	r.mu.Unlock()
+	if err != nil {
+		return false, r.withdraw(ctx, err)
+	}
+	return true, nil
 }
 
 // rememberStreams remembers where a job writes: its files are here as well.
@@ -200,15 +202,7 @@ func (r *run) follow(ctx context.Context) error {
 		over, final, gone, unsure, why, there, forgotten, until := r.over, r.final, r.gone, r.unsure, r.why, r.there, r.forgotten, r.lostAt()
 		pulls, failed := r.pulls() && !r.output.brought, r.input.failed
 		r.mu.Unlock()
-		if there && !r.began {
-			r.began = true
-			if !r.found { // else the execd before has done it
-				r.notices.Mail(mail.Started, nil)
-				r.notices.Happened(notice.Event{Kind: notice.Executing})
-				r.Host.Counts.Start(r.task.Started.Sub(r.task.Job.Submitted))
-			}
-		}
-		r.noteChanges()
+		r.notices.tell()
 		now := time.Now()
 		past := !until.IsZero() && !now.Before(until)
 		switch {
@@ -218,31 +212,31 @@ func (r *run) follow(ctx context.Context) error {
 			case err != nil:
 				return err
 			case lost != "":
-				r.concludeWithoutOutput(lost)
+				r.tail.withoutOutput(lost)
 				return r.finish(ctx)
 			}
 			r.poke() // it may have been poked for what it has not seen yet
 		case failed != "" && over == nil && final == nil:
 			return r.failInput(ctx, failed)
 		case final != nil:
-			r.conclude(report.EndOf(final))
+			r.tail.conclude(report.EndOf(final))
 			return r.finish(ctx)
 		case over != nil && (gone || past || forgotten && r.output.brought):
-			r.conclude(report.End{ActivationEnd: over})
+			r.tail.conclude(report.End{ActivationEnd: over})
 			return r.finish(ctx)
 		case gone && !there && !r.found && !unsure:
 			return r.withdraw(ctx, errors.New(why))
 		case gone:
-			r.giveUp(r.host.name + " knows nothing of it any more: " + why)
+			r.tail.giveUp(r.host.name + " knows nothing of it any more: " + why)
 			return r.finish(ctx)
 		case forgotten:
 			r.mu.Lock()
 			r.claim.spent = true
 			r.mu.Unlock()
-			r.giveUp(r.silence())
+			r.tail.giveUp(r.silence())
 			return r.finish(ctx)
 		case past:
-			r.giveUp(r.silence())
+			r.tail.giveUp(r.silence())
 			return r.finish(ctx)
 		}
 		pause := r.attend()
@@ -317,10 +311,10 @@ func (r *run) finish(ctx context.Context) error {
 	if kept := r.task.Kept; r.carries() && !recorded && r.tail.End.Fate == job.FateRequeue && r.tail.End.Sandbox == nil {
 		r.tail.End.Sandbox = kept // it is what it was before this run
 	}
-	if err := r.recordEndForOwner(ctx); err != nil {
+	if err := r.notices.record(ctx); err != nil {
 		return err
 	}
-	if err := r.save(ctx); err != nil {
+	if err := r.tail.saveOrRequeue(ctx); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -394,4 +388,16 @@ func (r *run) hostAnswers() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.host.silent.IsZero()
+}
+
+// silence says in words what is known of a run whose host is not heard of any more.
+func (r *run) silence() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.leaseOf()
+	since := r.host.silent
+	if since.IsZero() {
+		since = l.renewed
+	}
+	return fmt.Sprintf("%s has not answered since %s; the lease ended at %s at the latest", r.host.name, since.Format(time.DateTime), l.lost().Format(time.DateTime))
 }

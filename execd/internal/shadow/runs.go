@@ -59,12 +59,12 @@ func (l *runs) number() uint64 {
 // enter makes the run of a task. core.mu is held.
 func (l *runs) enter(t *job.Task, c *claim) *run {
 	r := &run{core: l.core, runs: l, task: t, host: l.hosts.get(t.Start.Remote.Host), claim: c, poked: make(chan struct{}, 1)}
-	r.written = make(chan func(), 1)
-	r.notices.Init(l.Host, t, func(f func()) { r.written <- f })
-	r.tail.Init(l.Host, t, &r.notices)
-	r.tail.Taken = t.Started
-	r.orders.run, r.input.run, r.output.run = r, r, r
+	r.input.run, r.orders.run, r.notices.run, r.output.run, r.tail.run = r, r, r, r, r
 	r.updates.init(r)
+	r.notices.written = make(chan func(), 1)
+	r.notices.Init(l.Host, t, func(f func()) { r.notices.written <- f })
+	r.tail.Init(l.Host, t, &r.notices.Notices)
+	r.tail.Taken = t.Started
 	l.list[api.SandboxID(r.sandbox())] = r
 	if c != nil && (l.Host.Store.State(t) != job.Over || t.End.Holds) {
 		c.run = r
