@@ -44,12 +44,6 @@ func (c *claim) slotAd() *classad.Ad {
 	return granted
 }
 
-// idles reports whether another job may be started under a claim, of which so much output may be on
-// its way. core.mu is held.
-func (c *claim) idles(most int) bool {
-	return c.run == nil && c.leftOvers == nil && !c.closed && !c.spent && !c.isFull(most) && !c.lease.hopeless(time.Now())
-}
-
 // isFull reports whether so much output of a claim is on its way that nothing more is started under
 // it. core.mu is held.
 func (c *claim) isFull(most int) bool {
@@ -88,7 +82,7 @@ func (l *claims) maxOutputs() int {
 func (l *claims) idle(of match.Class) *claim {
 	most := l.maxOutputs()
 	for _, c := range l.list {
-		if c.class == of && c.idles(most) {
+		if c.class == of && c.run == nil && c.leftOvers == nil && !c.closed && !c.spent && !c.isFull(most) && !c.lease.hopeless(time.Now()) {
 			return c
 		}
 	}
@@ -227,6 +221,7 @@ func (l *claims) forget(c *claim) {
 func (l *claims) leave(r *run) {
 	if c := r.claim; c != nil && c.run == r {
 		c.wakeOutput()
+		c.used = c.used || r.over != nil
 		if c.run, c.idle = nil, time.Now(); c.closed {
 			l.forget(c)
 		}

@@ -3,6 +3,7 @@ package shadow
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/output"
+	"paddock/execd/internal/sandbox/order"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/notice"
@@ -51,6 +53,28 @@ type Execd struct {
 	// host; empty: it shares no file system.
 	JobAd  func(*job.Job) *classad.Ad
 	Domain func() string
+}
+
+// Files has the files of a run travel whose host shares none with this one. A Manager of
+// package sandbox does.
+type Files interface {
+	// Plan gives a run that asks for it a sandbox here, in which what comes back may lie.
+	Plan(t *job.Task, r *api.SubmitRequest, slot int, limit uint64) error
+	// Pushes reports whether the run needs files before it starts. PushAway writes a part of
+	// them behind what the other host has. Stop has a write return soon.
+	Pushes(t *job.Task, r *api.SubmitRequest) bool
+	PushAway(ctx context.Context, t *job.Task, part api.StagePart, have string, to io.Writer, stop func(), report func(order.Progress)) error
+	// PullAway has come what the run has left, and returns its root, when all of it is on
+	// disk. Open has the other host send it, behind what there is; it is not called if all is
+	// there. What of it is wanted is in the End of the run.
+	PullAway(ctx context.Context, t *job.Task, open func(ctx context.Context, have string, read func(io.Reader) error) error, report func(order.Progress)) (root string, err error)
+	// LandAway takes to where it belongs what has come. It may be repeated.
+	LandAway(ctx context.Context, t *job.Task, report func(order.Progress)) error
+	// DiscardAway removes what has come, since nobody wants it any more.
+	DiscardAway(ctx context.Context, t *job.Task) error
+	// Remove removes the sandbox of a run, and Unbox one that was kept for it.
+	Remove(t *job.Task)
+	Unbox(s *job.Sandbox)
 }
 
 // core is what the types of this package share: execd, the lock, and the goroutines that wait for

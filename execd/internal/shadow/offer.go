@@ -101,7 +101,8 @@ func (o *offers) waiting() []schedule.Waiting {
 // the others. Asked are the claims that hosts are being asked for and that are for no job yet. core.mu
 // is held.
 func (o *offers) offer(j *job.Job, w *schedule.Waiting, asked map[match.Class]int, peers []api.PeerStatus, now time.Time) (next time.Time) {
-	if why := o.stays(j); why != "" {
+	terms := j.Terms()
+	if why := match.Stays(terms.Needs.Request(), terms.Session, o.Domain()); why != "" {
 		o.why[j] = why
 		o.now.answer(j, false)
 		return next
@@ -125,7 +126,7 @@ func (o *offers) offer(j *job.Job, w *schedule.Waiting, asked map[match.Class]in
 		return next
 	}
 	var why []string
-	order := match.Preferred(o.Host.Config(), j.Terms().Needs.Request(), peers)
+	order := match.Preferred(o.Host.Config(), terms.Needs.Request(), peers)
 	for i := range order {
 		for n > 0 {
 			text, again := o.ask(&order[i], j, of, now)
@@ -144,17 +145,6 @@ func (o *offers) offer(j *job.Job, w *schedule.Waiting, asked map[match.Class]in
 		}
 	}
 	return next
-}
-
-// stays says why a job runs on no host but this one; empty: it may leave.
-func (o *offers) stays(j *job.Job) string {
-	t := j.Terms()
-	r := t.Needs.Request()
-	why := match.Stays(r, t.Session)
-	if why == "" && !match.Travels(r) && o.Domain() == "" {
-		why = "FILESYSTEM_DOMAIN is not set"
-	}
-	return why
 }
 
 // search is that for a slot of a host for a job. core.mu is held.
@@ -273,6 +263,9 @@ func (o *offers) claimSlot(ctx context.Context, h *host, of match.Class, q *slot
 	} else if q.under.carving--; q.under != leftOvers {
 		q.under.spent = true
 	}
+	if leftOvers != nil {
+		o.claims.list[leftOvers.Name()] = leftOvers
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			state := q.under != nil || slices.ContainsFunc(h.slots, func(slot match.Slot) bool { return slot.IsPartitionable() })
@@ -310,8 +303,5 @@ func (o *offers) keepLeftOvers(ctx context.Context, h *host, user string, c *api
 		o.debugf("execd: host %s: cannot keep what is left of slot %s: %v", h.name, api.Visible(string(c.Reply.Slot)), err)
 		return nil
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.claims.list[got.Name()] = got
 	return got
 }

@@ -22,6 +22,9 @@ import (
 	"paddock/spool"
 )
 
+// errNothing is matched when a host has nothing of what is to be pulled, or not any more.
+var errNothing = errors.New("there is nothing of it any more")
+
 // startPatience is how long output waits for the start of the next run.
 const startPatience = 5 * time.Second
 
@@ -108,7 +111,10 @@ func (p *pull) bring(ctx context.Context) (lost string, err error) {
 			}
 			return "", ctx.Err()
 		case <-r.poked:
-			if !active && failures > 0 && stuck == nil && p.failing.IsZero() && r.hostAnswers() {
+			r.mu.Lock()
+			answers := r.host.silent.IsZero()
+			r.mu.Unlock()
+			if answers && !active && failures > 0 && stuck == nil && p.failing.IsZero() {
 				again = time.Now()
 			}
 		case <-wake:

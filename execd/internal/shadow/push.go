@@ -13,6 +13,9 @@ import (
 	"paddock/execd/internal/stage/finish"
 )
 
+// errCut is matched when a stream has failed for the way between the hosts, or the other one.
+var errCut = errors.New("the stream was cut off")
+
 // push is the way of the input of a run to its host.
 type push struct {
 	finish.Transit

@@ -48,6 +48,25 @@ func (r *run) number() uint64 {
 	return n
 }
 
+// carries reports whether the files of a run travel.
+func (r *run) carries() bool { return r.task.Start.Remote.Key != "" }
+
+// pulls reports whether it has left something that is to be pulled. core.mu is held.
+func (r *run) pulls() bool { return r.carries() && r.outcome != nil && r.outcome.Pull }
+
+// leaseOf returns the lease under which a host has a run. core.mu is held.
+func (r *run) leaseOf() *lease {
+	if r.lease != nil {
+		return r.lease
+	}
+	return &r.claim.lease
+}
+
+// secret returns what opens the sandbox of a run on its host.
+func (r *run) secret() (api.SandboxID, api.SandboxKey) {
+	return api.SandboxID(r.sandbox()), r.task.Start.Remote.Key
+}
+
 // poke has its goroutine look again.
 func (r *run) poke() {
 	select {
@@ -113,7 +132,7 @@ func (r *run) begin(ctx context.Context) (begun bool, err error) {
 		return false, err
 	case unmatched != nil: // any other slot of the kind would meet it again
 		r.Host.Log.Error(fmt.Sprintf("%v: cannot start: %v", r, unmatched))
-		return false, r.fail(ctx, unmatched.Error())
+		return false, r.takeBack(ctx, func() error { return st.Fail(r.task, unmatched.Error()) })
 	}
 	r.orders.altered = append([]string{}, request.Attributes...)
 	r.rememberStreams(request)
@@ -154,9 +173,16 @@ func (r *run) withdraw(ctx context.Context, why error) error {
 	}
 	r.noteRefusal(why)
 	r.warnf("%v: not started on %s: %v", r, r.host.name, why)
+	return r.takeBack(ctx, func() error { return r.Host.Store.Withdraw(r.task) })
+}
+
+// takeBack records what becomes of a task whose run was not begun.
+func (r *run) takeBack(ctx context.Context, record func() error) error {
 	r.tellQueue()
-	r.removeSandbox()
-	return r.retry(ctx, func() error { return r.Host.Store.Withdraw(r.task) })
+	if r.carries() {
+		r.Files.Remove(r.task)
+	}
+	return r.retry(ctx, record)
 }
 
 // noteRefusal has nothing more started under the claim of a run that was not begun, and no job
@@ -272,11 +298,7 @@ func (r *run) attend() time.Duration {
 	news, executes, silent := r.news, r.over == nil, r.silentAt()
 	r.news = false
 	r.mu.Unlock()
-	if !executes {
-		r.updates.policy.Stop()
-		return r.updates.interval()
-	}
-	pause := r.updates.attend(news)
+	pause := r.updates.attend(news, executes)
 	if !silent.IsZero() {
 		pause = min(pause, time.Until(silent))
 	}
@@ -337,13 +359,6 @@ func (r *run) finish(ctx context.Context) error {
 	})
 }
 
-// removeSandbox removes the sandbox here of a run that was not begun.
-func (r *run) removeSandbox() {
-	if r.carries() && r.task.Start.Sandbox != nil {
-		r.Files.Remove(r.task)
-	}
-}
-
 // removeSandboxes removes the sandboxes here that a run needs no more.
 func (r *run) removeSandboxes() {
 	if !r.carries() {
@@ -373,21 +388,7 @@ func (r *run) failInput(ctx context.Context, why string) error {
 	}); err != nil {
 		return err
 	}
-	return r.fail(ctx, why)
-}
-
-// fail has the job of a run that cannot be started wait for somebody to look.
-func (r *run) fail(ctx context.Context, why string) error {
-	r.tellQueue()
-	r.removeSandbox()
-	return r.retry(ctx, func() error { return r.Host.Store.Fail(r.task, why) })
-}
-
-// hostAnswers reports whether the host of a run answers.
-func (r *run) hostAnswers() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.host.silent.IsZero()
+	return r.takeBack(ctx, func() error { return r.Host.Store.Fail(r.task, why) })
 }
 
 // silence says in words what is known of a run whose host is not heard of any more.
@@ -400,4 +401,25 @@ func (r *run) silence() string {
 		since = l.renewed
 	}
 	return fmt.Sprintf("%s has not answered since %s; the lease ended at %s at the latest", r.host.name, since.Format(time.DateTime), l.lost().Format(time.DateTime))
+}
+
+// tell has a host know something of a sandbox, again and again until it does, or never will.
+func (r *run) tell(ctx context.Context, what string, do func(ctx context.Context, to *api.Client) error) error {
+	return again(ctx, retries.After, func(int) bool {
+		limited, cancel := context.WithTimeout(ctx, 3*callLimit)
+		err := do(limited, r.On(r.host.name, ""))
+		cancel()
+		switch e, refused := errors.AsType[*api.Error](err); {
+		case err == nil:
+			return true
+		case refused && e.Code != api.CodeInternal && e.Code != api.CodeTryAgain && e.Code != api.CodeAway && e.Code != api.CodeDenied && e.Refusal != api.RefusedTryAgain:
+			r.warnf("%v: %s does not take that %s: %v", r, r.host.name, what, err)
+			return true
+		}
+		r.debugf("%v: %s: %v", r, what, err)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		until := r.lostAt()
+		return r.forgotten || r.gone || r.final != nil || !until.IsZero() && time.Now().After(until)
+	})
 }

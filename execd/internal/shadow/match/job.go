@@ -31,10 +31,10 @@ func ClassOf(j *job.Job) Class { return Class{j.Owner, j.Terms().Needs, j.Intera
 // Travels reports whether the files of a job travel when it runs on another host.
 func Travels(r *api.SubmitRequest) bool { return r.Sandbox == api.SandboxYes }
 
-// Stays says why a job runs on no host but this one, for what it asks for and how it is
-// connected; empty: it may leave. Its files are reached by a file system that the hosts share,
-// or travel into its sandbox and out of it.
-func Stays(r *api.SubmitRequest, s *job.Session) string {
+// Stays says why a job runs on no host but this one, for what it asks for, how it is connected and
+// the file systems that this host shares; empty: it may leave. Its files are reached by these, or
+// travel into its sandbox and out of it.
+func Stays(r *api.SubmitRequest, s *job.Session, domain string) string {
 	switch {
 	case s != nil && s.Display != "":
 		return "jobs of qsh run on this host alone"
@@ -50,6 +50,8 @@ func Stays(r *api.SubmitRequest, s *job.Session) string {
 		return "jobs with file transfer plugins of their own run on this host alone"
 	case ad.NamesHooks(r.Attributes):
 		return "jobs with hooks of their own run on this host alone"
+	case !Travels(r) && domain == "":
+		return "FILESYSTEM_DOMAIN of this host is not set"
 	}
 	return ""
 }
