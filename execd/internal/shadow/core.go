@@ -113,21 +113,17 @@ func (c *core) do(f func(ctx context.Context)) {
 }
 
 func (c *core) debugf(format string, args ...any) { c.Host.Log.Debug(fmt.Sprintf(format, args...)) }
-
-func (c *core) logf(format string, args ...any) { c.Host.Log.Info(fmt.Sprintf(format, args...)) }
-
-func (c *core) warnf(format string, args ...any) { c.Host.Log.Warn(fmt.Sprintf(format, args...)) }
+func (c *core) logf(format string, args ...any)   { c.Host.Log.Info(fmt.Sprintf(format, args...)) }
+func (c *core) warnf(format string, args ...any)  { c.Host.Log.Warn(fmt.Sprintf(format, args...)) }
 
 // again tries something until it is done or ctx is, with a pause after each attempt. They are
 // counted from 1.
 func again(ctx context.Context, pause func(attempt int) time.Duration, try func(attempt int) (done bool)) error {
 	for attempt := 1; !try(attempt); attempt++ {
-		t := time.NewTimer(pause(attempt))
 		select {
 		case <-ctx.Done():
-			t.Stop()
 			return ctx.Err()
-		case <-t.C:
+		case <-time.After(pause(attempt)):
 		}
 	}
 	return nil

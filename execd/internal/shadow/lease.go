@@ -129,13 +129,11 @@ func (l *leases) run(ctx context.Context) {
 			}
 		}
 		l.mu.Unlock()
-		t := time.NewTimer(time.Until(next))
 		select {
 		case <-ctx.Done():
 		case <-l.renew:
-		case <-t.C:
+		case <-time.After(time.Until(next)):
 		}
-		t.Stop()
 	}
 }
 

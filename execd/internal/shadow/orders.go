@@ -88,7 +88,7 @@ func (o *orders) alter(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	err := r.On(r.host.name, "").AlterRun(limited, api.AlterRunRequest{Sandbox: api.SandboxID(r.sandbox()), Attributes: now})
+	err := r.On(r.host.name, "").AlterRun(limited, api.AlterRunRequest{Sandbox: r.id(), Attributes: now})
 	switch e, refused := errors.AsType[*api.Error](err); {
 	case refused && e.Code != api.CodeInternal && e.Code != api.CodeTryAgain: // it would be again
 		r.warnf("%v: its attributes stay what they were on %s: %v", r, r.host.name, err)
@@ -129,7 +129,7 @@ func (r *run) activate(ctx context.Context, request *api.SubmitRequest) error {
 	if r.Host.Store.Want(t) != nil {
 		return errors.New("it was deleted")
 	}
-	q := api.ActivateRequest{Request: &one, Sandbox: api.SandboxID(r.sandbox()), Home: home}
+	q := api.ActivateRequest{Request: &one, Sandbox: r.id(), Home: home}
 	if r.carries() {
 		q.Carriage = &api.Carriage{Key: t.Start.Remote.Key, Input: r.Files.Pushes(t, request), Spool: t.Kept != nil}
 	}
@@ -153,7 +153,7 @@ func (r *run) fence(ctx context.Context) (known bool, err error) {
 	err = again(ctx, retries.After, func(int) bool {
 		id := r.claim.ID
 		limited, cancel := context.WithTimeout(ctx, callLimit)
-		reply, err := r.On(r.host.name, "").RunState(limited, api.RunStateRequest{ID: id, Sandbox: api.SandboxID(r.sandbox()), Fence: id != ""})
+		reply, err := r.On(r.host.name, "").RunState(limited, api.RunStateRequest{ID: id, Sandbox: r.id(), Fence: id != ""})
 		cancel()
 		switch {
 		case err == nil && reply.State != api.RunUnknown:

@@ -184,7 +184,7 @@ func (p *pull) recordOver(ctx context.Context) error {
 	r.mu.Lock()
 	r.runs.claims.beginOutput(r)
 	if r.overSeq > 0 {
-		r.host.acknowledge(api.SandboxID(r.sandbox()), r.overSeq)
+		r.host.acknowledge(r.id(), r.overSeq)
 		r.overSeq = 0
 	}
 	started := r.runs.claims.nextStart(r)
@@ -192,11 +192,9 @@ func (p *pull) recordOver(ctx context.Context) error {
 	r.tellQueue()
 	r.logf("%v: is over on %s: its output is pulled", r, r.host.name)
 	if started != nil {
-		limit := time.NewTimer(startPatience)
-		defer limit.Stop()
 		select {
 		case <-started:
-		case <-limit.C:
+		case <-time.After(startPatience):
 		case <-ctx.Done():
 		}
 	}

@@ -81,12 +81,10 @@ func (s *Shadows) StartNow(ctx context.Context, j *job.Job) bool {
 	s.now[j] = answer
 	s.mu.Unlock()
 	s.Wake()
-	limit := time.NewTimer(nowLimit)
-	defer limit.Stop()
 	select {
 	case started := <-answer:
 		return started
-	case <-limit.C:
+	case <-time.After(nowLimit):
 	case <-ctx.Done():
 	}
 	s.mu.Lock()

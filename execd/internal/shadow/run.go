@@ -40,11 +40,12 @@ type run struct {
 
 func (r *run) String() string { return fmt.Sprintf("job %v", r.task) }
 
-func (r *run) sandbox() string { return r.task.Start.Remote.Sandbox }
+// id is the name of the run on its host, which is that of its sandbox there.
+func (r *run) id() api.SandboxID { return api.SandboxID(r.task.Start.Remote.Sandbox) }
 
 // number is greater for each run of this host than for those before it; 0: it has none.
 func (r *run) number() uint64 {
-	_, n, _ := api.SandboxID(r.sandbox()).Parse()
+	_, n, _ := r.id().Parse()
 	return n
 }
 
@@ -64,7 +65,7 @@ func (r *run) leaseOf() *lease {
 
 // secret returns what opens the sandbox of a run on its host.
 func (r *run) secret() (api.SandboxID, api.SandboxKey) {
-	return api.SandboxID(r.sandbox()), r.task.Start.Remote.Key
+	return r.id(), r.task.Start.Remote.Key
 }
 
 // poke has its goroutine look again.
@@ -230,39 +231,37 @@ func (r *run) follow(ctx context.Context) error {
 		r.mu.Unlock()
 		r.notices.tell()
 		now := time.Now()
-		past := !until.IsZero() && !now.Before(until)
+		ended, past := true, !until.IsZero() && !now.Before(until)
 		switch {
 		case pulls:
 			r.updates.policy.Stop()
-			switch lost, err := r.output.bring(ctx); {
-			case err != nil:
+			lost, err := r.output.bring(ctx)
+			if err != nil {
 				return err
-			case lost != "":
+			}
+			if ended = lost != ""; ended {
 				r.tail.withoutOutput(lost)
-				return r.finish(ctx)
 			}
 			r.poke() // it may have been poked for what it has not seen yet
 		case failed != "" && over == nil && final == nil:
 			return r.failInput(ctx, failed)
 		case final != nil:
 			r.tail.conclude(report.EndOf(final))
-			return r.finish(ctx)
 		case over != nil && (gone || past || forgotten && r.output.brought):
 			r.tail.conclude(report.End{ActivationEnd: over})
-			return r.finish(ctx)
 		case gone && !there && !r.found && !unsure:
 			return r.withdraw(ctx, errors.New(why))
 		case gone:
 			r.tail.giveUp(r.host.name + " knows nothing of it any more: " + why)
-			return r.finish(ctx)
-		case forgotten:
+		case forgotten, past:
 			r.mu.Lock()
 			r.claim.spent = true
 			r.mu.Unlock()
 			r.tail.giveUp(r.silence())
-			return r.finish(ctx)
-		case past:
-			r.tail.giveUp(r.silence())
+		default:
+			ended = false
+		}
+		if ended {
 			return r.finish(ctx)
 		}
 		pause := r.attend()
@@ -275,15 +274,12 @@ func (r *run) follow(ctx context.Context) error {
 		} else {
 			failures = 0
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return ctx.Err()
 		case <-r.poked:
-		case <-timer.C:
+		case <-time.After(pause):
 		}
-		timer.Stop()
 	}
 }
 
@@ -341,7 +337,7 @@ func (r *run) finish(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	if r.endSeq > 0 {
-		r.host.acknowledgeSoon(api.SandboxID(r.sandbox()), r.endSeq)
+		r.host.acknowledgeSoon(r.id(), r.endSeq)
 	}
 	r.mu.Unlock()
 	_, _ = r.tail.Tell() // it cannot fail

@@ -65,7 +65,7 @@ func (l *runs) enter(t *job.Task, c *claim) *run {
 	r.notices.Init(l.Host, t, func(f func()) { r.notices.written <- f })
 	r.tail.Init(l.Host, t, &r.notices.Notices)
 	r.tail.Taken = t.Started
-	l.list[api.SandboxID(r.sandbox())] = r
+	l.list[r.id()] = r
 	if c != nil && (l.Host.Store.State(t) != job.Over || t.End.Holds) {
 		c.run = r
 	}
@@ -112,7 +112,7 @@ func (l *runs) lead(r *run) {
 
 // drop forgets a run that is over. core.mu is held.
 func (l *runs) drop(r *run) {
-	delete(l.list, api.SandboxID(r.sandbox()))
+	delete(l.list, r.id())
 	l.now.answer(r.task.Job, false) // if it was not begun
 	l.claims.leave(r)
 	l.claims.endOutput(r)
