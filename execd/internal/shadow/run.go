@@ -14,7 +14,8 @@ import (
 	"paddock/execd/internal/shadow/report"
 )
 
-// run is one run on another host. Its goroutine alone leads it on.
+// run is one run on another host. Its goroutine, which goes through live, alone uses what core.mu
+// does not guard.
 type run struct {
 	*core
 	runs  *runs

@@ -11,7 +11,7 @@ import (
 	"paddock/spool"
 )
 
-// runs are those that are led, and what they need of the rest.
+// runs are those on other hosts, and what they need of the rest.
 type runs struct {
 	*core
 	hosts  *hosts
@@ -31,13 +31,8 @@ func (l *runs) find(id spool.RunID) *run {
 	return nil
 }
 
-// of returns the run of a task. core.mu is held.
-func (l *runs) of(t *job.Task) *run {
-	if r := l.list[api.SandboxID(t.Start.Remote.Sandbox)]; r != nil && r.task == t {
-		return r
-	}
-	return nil
-}
+// of returns the run of a task; nil: it is over. core.mu is held.
+func (l *runs) of(t *job.Task) *run { return l.list[api.SandboxID(t.Start.Remote.Sandbox)] }
 
 // on returns the runs on a host. core.mu is held.
 func (l *runs) on(host string) (list []*run) {
@@ -49,8 +44,8 @@ func (l *runs) on(host string) (list []*run) {
 	return list
 }
 
-// number returns the number of the next run: it is greater than those of all before, also than
-// those of earlier execds, unless the clock was set back. core.mu is held.
+// number returns the number of the next run, which is greater than those of all before. core.mu is
+// held.
 func (l *runs) number() uint64 {
 	l.last = max(l.last+1, uint64(time.Now().UnixNano()))
 	return l.last

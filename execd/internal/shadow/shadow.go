@@ -1,19 +1,25 @@
 // Package shadow has jobs of this host run on slots of others. It claims them for its
 // users, starts what waits under these claims, follows it, and has its end go the way of
 // those that ran here. A run on another host is a run like any other in the record of its
-// job; remote/ has the claims, with their secrets. Either host may be started anew at any
-// time: a run goes on under the lease of its claim, and nobody runs it again before that
-// is over.
+// job; package remote keeps the claims. Either host may be started anew at any time: a run
+// goes on under the lease of its claim, and nobody runs it again before that is over.
 //
 // Which host takes a job that host decides, and only what cannot start here is offered:
 // slots of others are none of the scheduler's resources.
 //
+// The offers of offer.go ask the hosts of hosts.go for claims, those of claims.go, under
+// which the runs of runs.go are started; lease.go has claims renewed. The life of a run is
+// in run.go, step by step. Beside it is what has a matter of its own: the input in push.go,
+// what its host is asked in orders.go and tells in told.go, what its owner is told in
+// notices.go, the output in pull.go, and the end as it is recorded in end.go.
+//
 // Daemon makes it, stage hands it the tasks that are elsewhere, and server asks it what
 // qstat shows of them. It imports the parts of stage that follow an end.
 //
-// Claim.calls is taken before core.mu, and is held while a host is asked to begin or to
-// end a run. Under Shadows.mu nothing waits for a disk or a host; it is taken before the
-// locks of package queue and of job.Store.
+// There are two locks. The calls of a claim are taken first, and held while its host is asked
+// to begin or to end a run. Core.mu is that of all that the types of this package share:
+// nothing waits for a disk or a host under it, and it is taken before the locks of package
+// queue and of job.Store.
 package shadow
 
 import (
