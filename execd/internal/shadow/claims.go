@@ -44,8 +44,8 @@ func (c *claim) slotAd() *classad.Ad {
 	return granted
 }
 
-// isFull reports whether so much output of a claim is on its way that nothing more is started under
-// it. core.mu is held.
+// isFull reports whether so much output of a claim is on its way that nothing more is started
+// under it.
 func (c *claim) isFull(most int) bool {
 	n := 0
 	for r := range c.outs {
@@ -56,7 +56,7 @@ func (c *claim) isFull(most int) bool {
 	return n > 0 && n >= most
 }
 
-// wakeOutput has output no more wait for the start of the next run. core.mu is held.
+// wakeOutput has output no more wait for the start of the next run.
 func (c *claim) wakeOutput() {
 	for _, w := range c.waiting {
 		close(w)
@@ -64,10 +64,10 @@ func (c *claim) wakeOutput() {
 	c.waiting = nil
 }
 
-// claims are those on slots of other hosts.
+// claims are those on slots of other hosts. They are used with core.mu held, but for keep and store.
 type claims struct {
 	*core
-	list map[remote.Name]*claim // guarded by core.mu
+	list map[remote.Name]*claim
 }
 
 func (l *claims) store() *remote.Store { return &remote.Store{Root: l.Root} }
@@ -77,8 +77,7 @@ func (l *claims) maxOutputs() int {
 	return l.Host.Config().Knobs.Int("MAX_OUTPUT_TRANSFERS_PER_CLAIM", 2)
 }
 
-// idle returns a claim for jobs of a class that nothing runs under; nil: there is none. core.mu is
-// held.
+// idle returns a claim for jobs of a class that nothing runs under; nil: there is none.
 func (l *claims) idle(of match.Class) *claim {
 	most := l.maxOutputs()
 	for _, c := range l.list {
@@ -90,8 +89,8 @@ func (l *claims) idle(of match.Class) *claim {
 }
 
 // leftOversOn returns the claim of a user on what is left of a partitionable slot of a host; nil:
-// there is none. While it lasts nobody else has slots carved there, so that it is given back
-// as soon as nothing more is. core.mu is held.
+// there is none. While it lasts nobody else has slots carved there, so that it is given back as
+// soon as nothing more is.
 func (l *claims) leftOversOn(host, user string) *claim {
 	for _, c := range l.list {
 		if c.leftOvers != nil && c.Host == host && c.User == user && !c.closed && !c.spent {
@@ -101,9 +100,9 @@ func (l *claims) leftOversOn(host, user string) *claim {
 	return nil
 }
 
-// giveBack gives back claims that nothing runs under, and returns when it is to be done again; zero:
-// never. Want has the tasks that wait, and a host is crowded on which another job can have the slot.
-// core.mu is held.
+// giveBack gives back claims that nothing runs under, and returns when it is to be done again;
+// zero: never. Want has the tasks that wait, and a host is crowded on which another job can have
+// the slot.
 func (l *claims) giveBack(now time.Time, want map[match.Class]int, crowded func(host string) bool) (next time.Time) {
 	most := l.maxOutputs()
 	for _, c := range l.list {
@@ -155,7 +154,7 @@ func (l *claims) keep(ctx context.Context, h *host, of match.Class, c *api.Claim
 	return got, err
 }
 
-// release gives a claim back that nothing runs under. core.mu is held.
+// release gives a claim back that nothing runs under.
 func (l *claims) release(c *claim) {
 	c.closed = true
 	keep := len(c.outs) > 0
@@ -191,7 +190,6 @@ func (l *claims) release(c *claim) {
 }
 
 // lapse notes that a claim is not renewed any more. What runs under it has its lease to end.
-// core.mu is held.
 func (l *claims) lapse(c *claim, why string) {
 	c.closed, c.spent = true, true
 	l.warnf("execd: host %s: claim %s is over: %s", c.Host, c.Public(), why)
@@ -203,8 +201,8 @@ func (l *claims) lapse(c *claim, why string) {
 	}
 }
 
-// forget forgets a claim that nothing runs under. One whose file stays is given back by the
-// next execd. core.mu is held.
+// forget forgets a claim that nothing runs under. One whose file stays is given back by the next
+// execd.
 func (l *claims) forget(c *claim) {
 	delete(l.list, c.Name())
 	if c.ID == "" {
@@ -217,7 +215,7 @@ func (l *claims) forget(c *claim) {
 	})
 }
 
-// leave frees the claim of a run for the next. core.mu is held.
+// leave frees the claim of a run for the next.
 func (l *claims) leave(r *run) {
 	if c := r.claim; c != nil && c.run == r {
 		c.wakeOutput()
@@ -229,8 +227,8 @@ func (l *claims) leave(r *run) {
 	l.Wake()
 }
 
-// beginOutput notes that the output of a run is on its way, from when on its claim may be used
-// for the next. core.mu is held.
+// beginOutput notes that the output of a run is on its way, from when on its claim may be used for
+// the next.
 func (l *claims) beginOutput(r *run) {
 	c := r.claim
 	if c == nil {
@@ -248,9 +246,8 @@ func (l *claims) beginOutput(r *run) {
 	}
 }
 
-// nextStart returns what is closed when the next run under the claim of a run that is over has been
-// started, or none is, so that what is pulled does not hold it up; nil: none will be. core.mu is
-// held.
+// nextStart returns what is closed when the next run under the claim of a run that is over has
+// been started, or none is, so that what is pulled does not hold it up; nil: none will be.
 func (l *claims) nextStart(r *run) <-chan struct{} {
 	c := r.claim
 	if c == nil || c.run == r || r.lease != nil || c.closed {
@@ -261,7 +258,7 @@ func (l *claims) nextStart(r *run) <-chan struct{} {
 	return started
 }
 
-// endOutput notes that the output of a run is on its way no more. core.mu is held.
+// endOutput notes that the output of a run is on its way no more.
 func (l *claims) endOutput(r *run) {
 	r.output.counts = false
 	if c := r.claim; c != nil {
@@ -270,8 +267,7 @@ func (l *claims) endOutput(r *run) {
 	l.Wake()
 }
 
-// detach has the sandbox of a run have a lease of its own, since its claim is gone. core.mu is
-// held.
+// detach has the sandbox of a run have a lease of its own, since its claim is gone.
 func (l *claims) detach(r *run) {
 	if r.lease != nil {
 		return
@@ -283,7 +279,7 @@ func (l *claims) detach(r *run) {
 	r.poke()
 }
 
-// detachAll has all output of a claim that is gone be kept. core.mu is held.
+// detachAll has all output of a claim that is gone be kept.
 func (l *claims) detachAll(c *claim) {
 	for r := range maps.Clone(c.outs) {
 		l.detach(r)

@@ -13,14 +13,14 @@ import (
 	"paddock/execd/internal/shadow/report"
 )
 
-// hosts are the other hosts of the pool.
+// hosts are the other hosts of the pool. They are used with core.mu held.
 type hosts struct {
 	*core
 	runs *runs
-	list map[string]*host // guarded by core.mu; by name
+	list map[string]*host // by name
 }
 
-// get returns a host. core.mu is held.
+// get returns a host.
 func (l *hosts) get(name string) *host {
 	h := l.list[name]
 	if h == nil {
@@ -30,7 +30,7 @@ func (l *hosts) get(name string) *host {
 	return h
 }
 
-// host is another host: its slots, and what it tells of runs. What follows is guarded by core.mu.
+// host is another host: its slots, and what it tells of runs. It is used with core.mu held.
 type host struct {
 	feed
 	slots    []match.Slot      // its free slots, as of read
@@ -61,8 +61,7 @@ type refusal struct {
 	state bool // for the state of its slots, and not for what the job is
 }
 
-// change takes over what a host has become, and reports whether it has other queues. core.mu is
-// held.
+// change takes over what a host has become, and reports whether it has other queues.
 func (h *host) change(is *api.PeerStatus) (queues bool) {
 	if h.revision != is.Revision {
 		h.revision, h.read = is.Revision, time.Time{}
@@ -75,7 +74,7 @@ func (h *host) change(is *api.PeerStatus) (queues bool) {
 	return queues
 }
 
-// beginRound begins to look at what the host is asked for. core.mu is held.
+// beginRound begins to look at what the host is asked for.
 func (h *host) beginRound(now time.Time) {
 	h.steps, h.crowded = matchSteps, false
 	maps.DeleteFunc(h.refused, func(_ match.Class, r refusal) bool {
@@ -84,7 +83,7 @@ func (h *host) beginRound(now time.Time) {
 }
 
 // refuse notes why a host takes no jobs of a class for a while, or, for the state of its slots,
-// until that is another. core.mu is held.
+// until that is another.
 func (h *host) refuse(of match.Class, why string, state bool) refusal {
 	r := h.refused[of]
 	r.text, r.state = api.Visible(api.Short(why)), state
@@ -94,14 +93,14 @@ func (h *host) refuse(of match.Class, why string, state bool) refusal {
 }
 
 // refuseGranted is refuse for a job that was refused when its slot had been granted: the host is
-// asked more and more seldom. core.mu is held.
+// asked more and more seldom.
 func (h *host) refuseGranted(of match.Class, why string) {
 	r := h.refuse(of, why, false)
 	r.times = min(r.times+1, 10)
 	h.refused[of] = r
 }
 
-// readSoon has the ads of the free slots read. core.mu is held.
+// readSoon has the ads of the free slots read.
 func (h *host) readSoon() {
 	if h.reading {
 		return

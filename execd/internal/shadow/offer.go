@@ -263,7 +263,7 @@ func (o *offers) claimSlot(ctx context.Context, h *host, of match.Class, q *slot
 	} else if q.under.carving--; q.under != leftOvers {
 		q.under.spent = true
 	}
-	if leftOvers != nil {
+	if leftOvers != nil && !leftOvers.closed {
 		o.claims.list[leftOvers.Name()] = leftOvers
 	}
 	if err != nil {

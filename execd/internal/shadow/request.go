@@ -50,11 +50,11 @@ func (s *Shadows) Away(r *api.SubmitRequest) (bool, error) {
 	return away, nil
 }
 
-// immediate are the jobs that are to start now, and where it is told whether they have. It is guarded
-// by core.mu.
+// immediate are the jobs that are to start now, and where it is told whether they have. They are
+// used with core.mu held.
 type immediate map[*job.Job]chan bool
 
-// answer tells who waits in StartNow for a job. core.mu is held.
+// answer tells who waits in StartNow for a job.
 func (m immediate) answer(j *job.Job, started bool) {
 	if answer := m[j]; answer != nil {
 		delete(m, j)

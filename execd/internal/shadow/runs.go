@@ -11,17 +11,17 @@ import (
 	"paddock/spool"
 )
 
-// runs are those on other hosts, and what they need of the rest.
+// runs are those on other hosts, and what they need of the rest. They are used with core.mu held.
 type runs struct {
 	*core
 	hosts  *hosts
 	claims *claims
 	now    immediate
-	list   map[api.SandboxID]*run // guarded by core.mu
-	last   uint64                 // guarded by core.mu; number of the last one
+	list   map[api.SandboxID]*run
+	last   uint64 // number of the last one
 }
 
-// find returns the run of a name; nil: it is over, or on this host. core.mu is held.
+// find returns the run of a name; nil: it is over, or on this host.
 func (l *runs) find(id spool.RunID) *run {
 	for _, r := range l.list {
 		if r.task.RunID() == id {
@@ -31,10 +31,10 @@ func (l *runs) find(id spool.RunID) *run {
 	return nil
 }
 
-// of returns the run of a task; nil: it is over. core.mu is held.
+// of returns the run of a task; nil: it is over.
 func (l *runs) of(t *job.Task) *run { return l.list[api.SandboxID(t.Start.Remote.Sandbox)] }
 
-// on returns the runs on a host. core.mu is held.
+// on returns the runs on a host.
 func (l *runs) on(host string) (list []*run) {
 	for _, r := range l.list {
 		if r.host.name == host {
@@ -44,14 +44,13 @@ func (l *runs) on(host string) (list []*run) {
 	return list
 }
 
-// number returns the number of the next run, which is greater than those of all before. core.mu is
-// held.
+// number returns the number of the next run, which is greater than those of all before.
 func (l *runs) number() uint64 {
 	l.last = max(l.last+1, uint64(time.Now().UnixNano()))
 	return l.last
 }
 
-// enter makes the run of a task. core.mu is held.
+// enter makes the run of a task.
 func (l *runs) enter(t *job.Task, c *claim) *run {
 	r := &run{core: l.core, runs: l, task: t, host: l.hosts.get(t.Start.Remote.Host), claim: c, poked: make(chan struct{}, 1)}
 	r.input.run, r.orders.run, r.notices.run, r.output.run, r.tail.run = r, r, r, r, r
@@ -68,7 +67,7 @@ func (l *runs) enter(t *job.Task, c *claim) *run {
 }
 
 // start starts a task of a job under a claim, and reports whether there was one, or whether its
-// owner may have no more running. core.mu is held.
+// owner may have no more running.
 func (l *runs) start(c *claim, j *job.Job, w *schedule.Waiting) (started, enough bool) {
 	remote := &job.Remote{Host: c.Host, Sandbox: string(api.NewSandboxID(c.ID, l.number()))}
 	if match.Travels(j.Terms().Needs.Request()) {
@@ -89,7 +88,7 @@ func (l *runs) start(c *claim, j *job.Job, w *schedule.Waiting) (started, enough
 	return true, false
 }
 
-// lead leads a run on from where it is. core.mu is held.
+// lead leads a run on from where it is.
 func (l *runs) lead(r *run) {
 	l.do(func(ctx context.Context) {
 		err := r.live(ctx)
@@ -105,7 +104,7 @@ func (l *runs) lead(r *run) {
 	})
 }
 
-// drop forgets a run that is over. core.mu is held.
+// drop forgets a run that is over.
 func (l *runs) drop(r *run) {
 	delete(l.list, r.id())
 	l.now.answer(r.task.Job, false) // if it was not begun
