@@ -137,7 +137,7 @@ func (s *Server) describe(jobs jobList, running int) {
 
 // usages returns what the runs use, those that are elsewhere included.
 func (s *Server) usages() map[spool.RunID]api.Usage {
-	all := s.Shadows.All()
+	all := s.Shadows.Used()
 	if s.Usage != nil {
 		maps.Copy(all, s.Usage.All())
 	}
@@ -250,7 +250,7 @@ func (s *Server) detailOf(j *job.Job, c job.Caller, rank func(*api.JobStatus) (s
 	var used map[spool.RunID]api.Usage
 	for i := range d.Tasks {
 		if used == nil {
-			used = s.Usage.All()
+			used = s.usages()
 		}
 		t := &d.Tasks[i]
 		run := spool.RunID{Job: d.Job, Task: t.Task, Run: t.Run}
@@ -259,9 +259,6 @@ func (s *Server) detailOf(j *job.Job, c job.Caller, rank func(*api.JobStatus) (s
 			t.Usage = &u
 		}
 		t.Subtasks, _ = s.subtasks(run, used)
-		if t.Usage == nil {
-			t.Usage = s.Shadows.Used(run)
-		}
 		t.Silent = s.Shadows.Silent(run)
 		t.Hooks, t.Transfer = s.Stages.HookRuns(run), s.Stages.Transfer(run)
 	}

@@ -681,14 +681,14 @@ func TestUpdates(t *testing.T) {
 		defer func() { h.stop() }()
 		j := h.submit(api.SubmitRequest{})
 		run := spool.RunID{Job: j.Number, Task: 1}
-		if u := h.s.Used(run); u != nil {
+		if u, said := h.s.Used()[run]; said {
 			t.Errorf("before an update: %+v", u)
 		}
 		h.event(api.ActivationEvent{Kind: api.ActivationUpdate, Ad: "RemoteUserCpu = 2.5\nRemoteSysCpu = 0.5\nImageSize = 4\nResidentSetSize = -1\n"})
 		for _, bad := range []string{"[", strings.Repeat("A = 1\n", 10000)} {
 			h.event(api.ActivationEvent{Kind: api.ActivationUpdate, Ad: bad})
 		}
-		if u := h.s.Used(run); u == nil || u.CPU != 3 || u.VMem != 4096 || u.RSS != 0 {
+		if u := h.s.Used()[run]; u.CPU != 3 || u.VMem != 4096 || u.RSS != 0 {
 			t.Errorf("%+v", u)
 		}
 	})

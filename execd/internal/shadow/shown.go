@@ -21,18 +21,8 @@ func (s *Shadows) Silent(run spool.RunID) string {
 	return fmt.Sprintf("%s has not answered since %s; the lease ends at %s", r.host.name, r.host.silent.Format(time.DateTime), r.leaseOf().ends().Format(time.DateTime))
 }
 
-// Used returns what a run on another host has used, as that has said last; nil: it has not.
-func (s *Shadows) Used(run spool.RunID) *api.Usage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r := s.runs.find(run); r != nil && r.used {
-		return new(r.usage(r.task.Started))
-	}
-	return nil
-}
-
-// All returns Used of all runs of which it is known.
-func (s *Shadows) All() map[spool.RunID]api.Usage {
+// Used returns what runs on other hosts have used, as these have said last.
+func (s *Shadows) Used() map[spool.RunID]api.Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := map[spool.RunID]api.Usage{}

@@ -202,7 +202,7 @@ func TestQueueUpdate(t *testing.T) {
 		h.stop()
 		h.begin()
 		synctest.Wait()
-		if u := h.s.Used(h.task(h.store.Get(j.Number)).RunID()); u == nil || u.CPU != 7 || u.VMem != 200*1024 {
+		if u := h.s.Used()[h.task(h.store.Get(j.Number)).RunID()]; u.CPU != 7 || u.VMem != 200*1024 {
 			t.Errorf("after a restart: %+v", u)
 		}
 		if h.endAll(0) != 1 || len(h.lines()) != 1 {
@@ -354,7 +354,7 @@ func TestQuiet(t *testing.T) {
 		}
 		time.Sleep(75 * time.Second)
 		h.update(2, 2) // it is heard after it as before
-		if u := h.s.Used(task.RunID()); u == nil || u.CPU != 2 {
+		if u := h.s.Used()[task.RunID()]; u.CPU != 2 {
 			t.Errorf("%+v", u)
 		}
 		if n := reconnects(); n != "1" {
@@ -379,7 +379,7 @@ func TestOlderUpdate(t *testing.T) {
 		hear := func() float64 {
 			n.take(nil, &api.FollowReply{Events: []api.ActivationEvent{late}})
 			synctest.Wait()
-			return h.s.Used(task.RunID()).CPU
+			return h.s.Used()[task.RunID()].CPU
 		}
 		if used := hear(); used != 7 {
 			t.Errorf("%v s are used by an older update", used)
