@@ -131,16 +131,24 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// keep makes a claim that was granted durable; leftOvers is the ad of what is left, if it is
-// for that.
+// keep makes a claim that was granted durable; leftOvers is the ad of what is left, if it is for
+// that. Such a one is granted again with each slot that is carved under it.
 func (l *claims) keep(ctx context.Context, h *host, of match.Class, c *api.Claim, begun time.Time, leftOvers *classad.Ad) (*claim, error) {
 	l.mu.Lock()
-	queues, twice := h.queues, l.list[remote.Name{Host: h.name, Public: c.Reply.ID.String()}] != nil
+	queues, had := h.queues, l.list[remote.Name{Host: h.name, Public: c.Reply.ID.String()}]
+	carved := had != nil && had.leftOvers != nil && leftOvers != nil && !had.closed && had.ID == c.Reply.ID
+	if carved {
+		had.leftOvers = leftOvers
+		had.lease.answered(begun)
+	}
 	l.mu.Unlock()
+	if carved {
+		return had, nil
+	}
 	r := remote.Claim{ID: c.Reply.ID, Host: h.name, User: of.Owner, Slot: string(c.Reply.Slot), Queue: match.Queue(&c.Reply, queues), Lease: c.Reply.Lease, Ad: c.Reply.Ad}
 	got := &claim{Claim: r, class: of, leftOvers: leftOvers, idle: time.Now(), lease: newLease(time.Duration(r.Lease)*time.Second, begun)}
 	err := got.Check()
-	if err == nil && twice {
+	if err == nil && had != nil {
 		err = errors.New("it grants a claim twice")
 	}
 	if err == nil {
@@ -150,8 +158,9 @@ func (l *claims) keep(ctx context.Context, h *host, of match.Class, c *api.Claim
 		limited, cancel := context.WithTimeout(ctx, callLimit)
 		defer cancel()
 		_ = c.Release(limited) // else it ends with its lease
+		return nil, err
 	}
-	return got, err
+	return got, nil
 }
 
 // release gives a claim back that nothing runs under.

@@ -83,21 +83,17 @@ func (h *host) beginRound(now time.Time) {
 }
 
 // refuse notes why a host takes no jobs of a class for a while, or, for the state of its slots,
-// until that is another.
-func (h *host) refuse(of match.Class, why string, state bool) refusal {
+// until that is another, and returns that. One that refuses a job when its slot was granted is asked
+// more and more seldom.
+func (h *host) refuse(of match.Class, why string, state, granted bool) refusal {
 	r := h.refused[of]
 	r.text, r.state = api.Visible(api.Short(why)), state
 	r.until = time.Now().Add(min(refusedFor<<r.times, refusedMost))
+	if granted {
+		r.times = min(r.times+1, 10)
+	}
 	h.refused[of] = r
 	return r
-}
-
-// refuseGranted is refuse for a job that was refused when its slot had been granted: the host is
-// asked more and more seldom.
-func (h *host) refuseGranted(of match.Class, why string) {
-	r := h.refuse(of, why, false)
-	r.times = min(r.times+1, 10)
-	h.refused[of] = r
 }
 
 // readSoon has the ads of the free slots read.

@@ -11,7 +11,6 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/shadow/match"
-	"paddock/execd/internal/shadow/remote"
 )
 
 // offers are those of jobs that wait here to other hosts.
@@ -201,7 +200,7 @@ func (o *offers) ask(p *api.PeerStatus, j *job.Job, of match.Class, now time.Tim
 	case best == nil && why == "":
 		return "no slot is free", h.read.Add(fresh)
 	case best == nil:
-		return why, h.refuse(of, why, state).until
+		return why, h.refuse(of, why, state, false).until
 	}
 	h.opening = o.want[of]-o.asked[of] > 1 && best.IsPartitionable() // the others are carved out of what is left
 	o.request(h, of, &slotRequest{ad: search.AdFor(best).OldString()})
@@ -249,8 +248,11 @@ func (o *offers) claimSlot(ctx context.Context, h *host, of match.Class, q *slot
 	if err == nil {
 		got, err = o.claims.keep(ctx, h, of, c, begun, nil)
 	}
-	if err == nil {
-		leftOvers = o.keepLeftOvers(ctx, h, of.Owner, c.LeftOvers(), begun)
+	if err == nil && c.Reply.LeftOvers != nil {
+		left, lost := c.LeftOvers(), error(nil)
+		if leftOvers, lost = o.claims.keep(ctx, h, match.Class{Owner: of.Owner}, left, begun, match.LeftOvers(left.Reply.Ad)); lost != nil {
+			o.debugf("execd: host %s: cannot keep what is left of slot %s: %v", h.name, api.Visible(string(left.Reply.Slot)), lost)
+		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -273,7 +275,7 @@ func (o *offers) claimSlot(ctx context.Context, h *host, of match.Class, q *slot
 			case api.RefusedTryAgain, api.RefusedState, api.RefusedRank, api.RefusedBusy, api.RefusedShutdown, api.RefusedBroken:
 				state = true
 			}
-			h.refuse(of, err.Error(), state)
+			h.refuse(of, err.Error(), state, false)
 			o.debugf("execd: host %s refuses a slot for jobs of %s: %v", h.name, of.Owner, err)
 		}
 	} else {
@@ -281,27 +283,4 @@ func (o *offers) claimSlot(ctx context.Context, h *host, of match.Class, q *slot
 		h.slots = slices.DeleteFunc(h.slots, func(slot match.Slot) bool { return slot.Name == got.Slot })
 	}
 	o.Wake()
-}
-
-// keepLeftOvers takes over the claim of a user on what is left that came with another; nil: none came.
-func (o *offers) keepLeftOvers(ctx context.Context, h *host, user string, c *api.Claim, begun time.Time) *claim {
-	if c == nil {
-		return nil
-	}
-	ad := match.LeftOvers(c.Reply.Ad)
-	o.mu.Lock()
-	had := o.claims.list[remote.Name{Host: h.name, Public: c.Reply.ID.String()}]
-	if had != nil && had.leftOvers != nil && !had.closed && had.ID == c.Reply.ID {
-		had.leftOvers = ad
-		had.lease.answered(begun)
-		o.mu.Unlock()
-		return had
-	}
-	o.mu.Unlock()
-	got, err := o.claims.keep(ctx, h, match.Class{Owner: user}, c, begun, ad)
-	if err != nil {
-		o.debugf("execd: host %s: cannot keep what is left of slot %s: %v", h.name, api.Visible(string(c.Reply.Slot)), err)
-		return nil
-	}
-	return got
 }

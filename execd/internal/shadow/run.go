@@ -201,7 +201,7 @@ func (r *run) noteRefusal(why error) {
 		}
 	}
 	if r.Host.Store.Want(r.task) == nil {
-		r.host.refuseGranted(c.class, why.Error())
+		r.host.refuse(c.class, why.Error(), false, true)
 	}
 }
 

@@ -25,6 +25,7 @@ package shadow
 import (
 	"cmp"
 	"context"
+	"maps"
 	"time"
 
 	"paddock/execd/api"
@@ -118,7 +119,7 @@ func (s *Shadows) Recover(t *job.Task) {
 		c.run = before // which was begun when this one was over there
 	}
 	r.found = true
-	r.updates.recorded = s.Host.Store.Updated(t)
+	maps.Copy(r.updates.recorded, s.Host.Store.Updated(t))
 	r.recall(r.updates.recorded)
 	if over {
 		e := t.End

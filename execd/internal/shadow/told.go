@@ -3,6 +3,7 @@ package shadow
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -186,7 +187,7 @@ type updates struct {
 
 // init makes them those of a run.
 func (u *updates) init(r *run) {
-	u.run, u.at = r, time.Now()
+	u.run, u.recorded, u.at = r, job.Update{}, time.Now()
 	u.policy = &policy.Watch{
 		Config: r.Host.Config,
 		// Attributes that are altered count at the next look.
@@ -241,15 +242,9 @@ func (u *updates) write(only ...string) {
 	r, changed := u.run, job.Update{}
 	r.mu.Lock()
 	if r.there {
-		now := r.forRecord(r.task)
-		if len(only) == 0 {
-			for name := range now {
-				only = append(only, name)
-			}
-		}
-		for _, name := range only {
-			if now[name] != u.recorded[name] {
-				changed[name] = now[name]
+		for name, value := range r.forRecord(r.task) {
+			if value != u.recorded[name] && (len(only) == 0 || slices.Contains(only, name)) {
+				changed[name] = value
 			}
 		}
 	}
@@ -260,9 +255,6 @@ func (u *updates) write(only ...string) {
 	if err := r.Host.Store.Update(r.task, changed); err != nil {
 		r.debugf("%v: %v (left to the next update)", r, err)
 		return
-	}
-	if u.recorded == nil {
-		u.recorded = job.Update{}
 	}
 	maps.Copy(u.recorded, changed)
 }
