@@ -259,7 +259,7 @@ func (l *claims) beginOutput(r *run) {
 // been started, or none is, so that what is pulled does not hold it up; nil: none will be.
 func (l *claims) nextStart(r *run) <-chan struct{} {
 	c := r.claim
-	if c == nil || c.run == r || r.lease != nil || c.closed {
+	if c == nil || c.run == r || r.detached || c.closed {
 		return nil
 	}
 	started := make(chan struct{})
@@ -278,11 +278,11 @@ func (l *claims) endOutput(r *run) {
 
 // detach has the sandbox of a run have a lease of its own, since its claim is gone.
 func (l *claims) detach(r *run) {
-	if r.lease != nil {
+	if r.detached {
 		return
 	}
-	of := &r.claim.lease
-	r.lease = &lease{length: of.length, tried: of.tried, renewed: of.renewed, failures: of.failures}
+	of := r.lease
+	r.detached, r.lease = true, &lease{length: of.length, tried: of.tried, renewed: of.renewed, failures: of.failures}
 	delete(r.claim.outs, r)
 	l.renewSoon()
 	r.poke()

@@ -19,6 +19,12 @@ import (
 // maxLost bounds how often a task is started again after another host was lost under it.
 const maxLost = 10
 
+// These are what is known of a run whose end is not.
+const (
+	mayHaveRun = "it may have run"
+	outputLost = "it has run, and its output is lost"
+)
+
 // ending is the end of a run as it is recorded here. The goroutine of the run alone uses it.
 type ending struct {
 	finish.Tail
@@ -39,9 +45,9 @@ func (e *ending) conclude(said report.End) {
 	case e.End != nil:
 	case want != nil && !want.Requeue:
 	case cause == spool.CauseLease:
-		e.End = e.lost(r.host.name + " has ended it: the lease of its claim was over")
+		e.End = e.lost(r.host.name+" has ended it: the lease of its claim was over", mayHaveRun)
 	case r.carries() && said.Failed == accounting.FailedTransfer: // before it was heard here that it is over
-		e.End = e.outputLost(fmt.Sprintf("%s has its output no more: %s", r.host.name, out.Reason))
+		e.End = e.lost(fmt.Sprintf("%s has its output no more: %s", r.host.name, out.Reason), outputLost)
 	case want == nil && (cause == spool.CauseEvicted || cause == spool.CauseHeld):
 		// What the policy of the host does not want there any more may run elsewhere.
 		want = &job.Want{By: r.host.name, Requeue: e.rerunnable(), Slot: true, Cause: out.Reason}
@@ -83,20 +89,13 @@ func (e *ending) rerunnable() bool {
 	return outcome.Rerunnable(e.run.task, e.run.Host.Config().Queue(e.run.task.Start.Queue))
 }
 
-// lost is the end of a run of which nobody can tell whether it has ended, and which goes on
-// no more: it is run again, or waits for somebody to look.
-func (e *ending) lost(why string) *job.End {
-	end := &job.End{Failed: spool.FailedLease, Cause: spool.CauseLease, Reason: why + "; it may have run", Fate: job.FateError}
+// lost is the end of a run of which nobody can tell how it has ended, and which goes on no more: it
+// is run again, or waits for somebody to look. What is known of it is said behind why.
+func (e *ending) lost(why, known string) *job.End {
+	end := &job.End{Failed: spool.FailedLease, Cause: spool.CauseLease, Reason: why + "; " + known, Fate: job.FateError}
 	if e.rerunnable() && e.run.task.Run < maxLost {
 		end.Fate = job.FateRequeue
 	}
-	return end
-}
-
-// outputLost is lost for a run that has ended, and whose output is no more.
-func (e *ending) outputLost(why string) *job.End {
-	end := e.lost(why)
-	end.Reason = why + "; it has run, and its output is lost"
 	return end
 }
 
@@ -125,7 +124,7 @@ func (e *ending) withoutOutput(why string) {
 		recorded.Reason = outcome.LeftOut(recorded.Reason, "", "what it had left is lost: "+why)
 		e.End = &recorded
 	} else {
-		e.End = e.outputLost(why)
+		e.End = e.lost(why, outputLost)
 	}
 	e.Ended = time.Now()
 	var used *accounting.Record
@@ -139,7 +138,7 @@ func (e *ending) withoutOutput(why string) {
 
 // giveUp makes the end of a run of which its host says nothing.
 func (e *ending) giveUp(why string) {
-	end := e.lost(why)
+	end := e.lost(why, mayHaveRun)
 	if want := e.run.Host.Store.Want(e.run.task); want != nil {
 		switch {
 		case !want.Requeue:

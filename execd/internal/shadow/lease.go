@@ -107,7 +107,7 @@ func (l *leases) run(ctx context.Context) {
 		l.mu.Lock()
 		for _, r := range l.runs.list {
 			switch {
-			case r.lease == nil || r.lease.renewing:
+			case !r.detached || r.lease.renewing:
 			case r.lease.hopeless(now):
 				r.poke() // it is waited for the end of the lease from now on
 			default:

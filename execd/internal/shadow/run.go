@@ -35,7 +35,8 @@ type run struct {
 
 	// Guarded by core.mu.
 	forgotten bool   // its end is not waited for
-	lease     *lease // of its sandbox, when its claim is gone; nil: that of the claim holds
+	detached  bool   // its claim is gone, and its sandbox has a lease of its own
+	lease     *lease // under which its host has it: that of its claim, or of its sandbox
 	told
 }
 
@@ -56,26 +57,13 @@ func (r *run) carries() bool { return r.task.Start.Remote.Key != "" }
 // pulls reports whether it has left something that is to be pulled. core.mu is held.
 func (r *run) pulls() bool { return r.carries() && r.outcome != nil && r.outcome.Pull }
 
-// leaseOf returns the lease under which a host has a run. core.mu is held.
-func (r *run) leaseOf() *lease {
-	if r.lease != nil {
-		return r.lease
-	}
-	return &r.claim.lease
-}
-
 // secret returns what opens the sandbox of a run on its host.
 func (r *run) secret() (api.SandboxID, api.SandboxKey) {
 	return r.id(), r.task.Start.Remote.Key
 }
 
 // poke has its goroutine look again.
-func (r *run) poke() {
-	select {
-	case r.poked <- struct{}{}:
-	default:
-	}
-}
+func (r *run) poke() { hint(r.poked) }
 
 // live is the life of a run: it is begun, followed, and ended.
 func (r *run) live(ctx context.Context) error {
@@ -290,7 +278,8 @@ func (r *run) attend() time.Duration {
 	now := time.Now()
 	r.mu.Lock()
 	if at := r.silentAt(); !at.IsZero() && !now.Before(at) {
-		r.reconnect()
+		r.host.reconnect(fmt.Errorf("it has told nothing of %v for %v", r, time.Since(r.heard).Round(time.Second)))
+		r.heard = now
 	}
 	news, executes, silent := r.news, r.over == nil, r.silentAt()
 	r.news = false
@@ -305,14 +294,8 @@ func (r *run) attend() time.Duration {
 // lostAt returns when nothing runs any more of a run whose claim is not renewed; zero: it
 // is. core.mu is held.
 func (r *run) lostAt() time.Time {
-	if r.lease != nil {
-		if r.lease.hopeless(time.Now()) {
-			return r.lease.lost()
-		}
-		return time.Time{}
-	}
-	if c := r.claim; c != nil && (c.closed || c.lease.hopeless(time.Now())) {
-		return c.lease.lost()
+	if l := r.lease; l != nil && (l.hopeless(time.Now()) || !r.detached && r.claim.closed) {
+		return l.lost()
 	}
 	return time.Time{}
 }
@@ -392,12 +375,11 @@ func (r *run) failInput(ctx context.Context, why string) error {
 func (r *run) silence() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.leaseOf()
 	since := r.host.silent
 	if since.IsZero() {
-		since = l.renewed
+		since = r.lease.renewed
 	}
-	return fmt.Sprintf("%s has not answered since %s; the lease ended at %s at the latest", r.host.name, since.Format(time.DateTime), l.lost().Format(time.DateTime))
+	return fmt.Sprintf("%s has not answered since %s; the lease ended at %s at the latest", r.host.name, since.Format(time.DateTime), r.lease.lost().Format(time.DateTime))
 }
 
 // tell has a host know something of a sandbox, again and again until it does, or never will.

@@ -60,8 +60,10 @@ func (l *runs) enter(t *job.Task, c *claim) *run {
 	r.tail.Init(l.Host, t, &r.notices.Notices)
 	r.tail.Taken = t.Started
 	l.list[r.id()] = r
-	if c != nil && (l.Host.Store.State(t) != job.Over || t.End.Holds) {
-		c.run = r
+	if c != nil {
+		if r.lease = &c.lease; l.Host.Store.State(t) != job.Over || t.End.Holds {
+			c.run = r
+		}
 	}
 	return r
 }

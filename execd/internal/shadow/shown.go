@@ -18,7 +18,7 @@ func (s *Shadows) Silent(run spool.RunID) string {
 	if r == nil || r.claim == nil || r.host.silent.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%s has not answered since %s; the lease ends at %s", r.host.name, r.host.silent.Format(time.DateTime), r.leaseOf().ends().Format(time.DateTime))
+	return fmt.Sprintf("%s has not answered since %s; the lease ends at %s", r.host.name, r.host.silent.Format(time.DateTime), r.lease.ends().Format(time.DateTime))
 }
 
 // Used returns what runs on other hosts have used, as these have said last.
@@ -63,7 +63,7 @@ func (s *Shadows) Forget(t *job.Task) string {
 	}
 	r.forgotten = true
 	r.poke()
-	return fmt.Sprintf("job %v may run on %s until %s", t, r.host.name, r.leaseOf().lost().Format(time.DateTime))
+	return fmt.Sprintf("job %v may run on %s until %s", t, r.host.name, r.lease.lost().Format(time.DateTime))
 }
 
 // Look carries out what people want of a run: that it ends, is stopped or goes on, or has

@@ -168,13 +168,6 @@ func (r *run) silentAt() time.Time {
 	return r.heard.Add(max(3*r.most, callLimit))
 }
 
-// reconnect ends the connection to the host of a run that has not told of it, and has it begun anew.
-// core.mu is held.
-func (r *run) reconnect() {
-	r.host.reconnect(fmt.Errorf("it has told nothing of %v for %v", r, time.Since(r.heard).Round(time.Second)))
-	r.heard = time.Now()
-}
-
 // updates bring what is told of a run to the record of its job, and to its policy. The goroutine of
 // the run alone uses them.
 type updates struct {
