@@ -121,6 +121,7 @@ var rules = []rule{
 	{"paddock/execd/internal/source/fetch", "paddock/execd/internal/source/program", "", "sources do not know each other"},
 	{"paddock/execd/internal/source/program", "paddock/execd/internal/source/fetch", "", "sources do not know each other"},
 
+	{"paddock/execd/internal/admit", "paddock/execd/internal/server", "", "what may be a job does not depend on who brings the request"},
 	{"paddock/execd/internal/shadow", "paddock/execd/internal/server", "", "it asks other hosts, and answers nobody"},
 	{"paddock/execd/internal/shadow", "paddock/execd/internal/peer", "", "who is believed is decided below the clients that it is given"},
 	{"paddock/execd/internal/stage", "paddock/execd/internal/shadow", "", "it hands on what is elsewhere, and knows nothing of hosts"},

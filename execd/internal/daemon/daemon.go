@@ -458,7 +458,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Slots: d.queue, Sources: d.sources, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Log: log,
 		ClaimOver: d.sandboxes.ClaimOver,
 		Accept: func(c job.Caller, owner *user.User, gid int, r *api.SubmitRequest) (*job.Job, error) {
-			return d.server.Accept(c, owner, gid, r)
+			return d.server.Rules().Accept(c, owner, gid, r)
 		},
 	}
 	d.sources[slot.FetchHolder], d.sources[source.Users] = d.fetch, programs

@@ -20,7 +20,7 @@ func (d *daemon) buildFetch(claims *claim.Table, only int) {
 			if why := d.room(); req.Sandbox == api.SandboxYes && why != "" {
 				return errors.New(why)
 			}
-			return d.server.CheckWork(owner, req)
+			return d.server.Rules().Work(owner, req)
 		},
 		Limits: func() job.Limits {
 			g := &d.config.Current().Global

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/admit"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
-	"paddock/spool"
 )
 
 // alter answers qalter.
@@ -29,12 +29,12 @@ func (s *Server) alter(ctx context.Context, c job.Caller, req *api.AlterRequest)
 		}
 	}
 	config := s.Config()
-	if err := knownHosts(ctx, config, &req.To); err != nil {
+	if err := admit.KnownHosts(ctx, config, &req.To); err != nil {
 		return api.AlterReply{}, err
 	}
 	// The refusal names a resource that does not exist as it was written: Spell leaves it.
 	req.To.Hard, req.To.Soft = schedule.Spell(config, req.To.Hard), schedule.Spell(config, req.To.Soft)
-	return s.Store.Alter(ctx, req, c, job.AlterHooks{Check: s.mayBecome, Changed: s.attributesChanged, Host: s.Host})
+	return s.Store.Alter(ctx, req, c, job.AlterHooks{Check: s.Rules().Become, Changed: s.attributesChanged, Host: s.Host})
 }
 
 // attributesChanged has the policies of the slot of a task know that the attributes of its
@@ -44,95 +44,6 @@ func (s *Server) attributesChanged(t *job.Task) {
 		s.Queue.Reconsider(t)
 	}
 	s.Stages.Altered(t)
-}
-
-// asks are the fields with requests to host and queues.
-var asks = []api.Field{
-	api.FieldHard, api.FieldSoft, api.FieldQueues, api.FieldSoftQueues, api.FieldMasterQueues, api.FieldPE, api.FieldCheckpoint, api.FieldProject,
-}
-
-// mayBecome refuses what a job cannot become. It checks the job's earlier requests only
-// together with new ones, since the configuration may have changed.
-func (s *Server) mayBecome(j *job.Job, fields []api.Field, to *api.SubmitRequest) (lines []api.Line, only bool, err error) {
-	r := *to
-	if !r.Binary {
-		r.Script = []byte{} // the script is in the spool
-	}
-	if err := check(&r); err != nil {
-		return nil, false, err
-	}
-	if err := s.mayBeArgs(r.Args); err != nil {
-		return nil, false, err
-	}
-	if api.AboutSandbox(fields) || slices.Contains(fields, api.FieldAttributes) {
-		if err := s.mayTransfer(&r); err != nil {
-			return nil, false, err
-		}
-	}
-	if j.UnderClaim() && slices.Contains(fields, api.FieldAttributes) {
-		return nil, false, api.Errorf(api.CodeRejected, "denied: job %d came with an ad of its own", j.Number)
-	}
-	if r.Priority < api.MinPriority || r.Priority > api.MaxPriority {
-		return nil, false, api.Errorf(api.CodeRejected, "invalid priority \"%d\".  Must be an integer from %d to %d", r.Priority, api.MinPriority, api.MaxPriority)
-	}
-	if slices.Contains(fields, api.FieldProject) {
-		if err := mayBeInProject(s.Config(), &r, j.Owner, j.Groups); err != nil {
-			return nil, false, err
-		}
-	}
-	asked := slices.ContainsFunc(fields, func(f api.Field) bool { return slices.Contains(asks, f) })
-	if !asked && r.Verify == "" {
-		return nil, false, checkCheckpoint(&r)
-	}
-	refused, impossible := s.Queue.Check(&r, j.Owner, j.Groups)
-	senseless := checkCheckpoint(&r)
-	away, stays := s.Shadows.Away(&r)
-	if away {
-		impossible = nil // as far as is known here
-	}
-	var why schedule.Unsuitable
-	switch only = r.Verify == "v" || r.Verify == "p"; {
-	case refused != nil:
-		e := rejected(refused)
-		// Grid Engine's message for a job that exists is shorter.
-		e.Text = strings.Replace(e.Text, "job rejected: the requested ", "denied: ", 1)
-		return nil, false, e
-	case senseless != nil:
-		return nil, false, senseless
-	case stays != nil:
-		return nil, false, stays
-	case only && errors.As(impossible, &why):
-		for _, w := range unsuitable(j.Number, why) {
-			lines = append(lines, api.Line{Text: w, Failed: true, Code: api.CodeRejected})
-		}
-	case only:
-		lines = []api.Line{{Text: "verification: found suitable queue(s)"}}
-	case impossible != nil && r.Verify == "e":
-		return nil, false, api.Errorf(api.CodeRejected, "error: no suitable queues")
-	case impossible != nil && r.Verify == "w":
-		lines = []api.Line{{Text: "warning: no suitable queues", Failed: true, Code: api.CodeRejected}}
-	}
-	return lines, only, nil
-}
-
-// mayBeContext refuses a context that cannot be shown in a line.
-func mayBeContext(context []string) error {
-	total := 0
-	for i, v := range context {
-		total += len(v) + 1
-		name, _, _ := strings.Cut(v, "=")
-		same := func(other string) bool {
-			n, _, _ := strings.Cut(other, "=")
-			return n == name
-		}
-		if name == "" || v != api.Visible(v) || slices.ContainsFunc(context[:i], same) {
-			return api.Errorf(api.CodeRejected, "job rejected: %q is not a context variable", api.Short(v))
-		}
-	}
-	if len(context) > api.MaxWords || total > api.MaxContext {
-		return api.Errorf(api.CodeRejected, "job rejected: the context has %d variables of %d bytes, at most %d of %d are possible", len(context), total, api.MaxWords, api.MaxContext)
-	}
-	return nil
 }
 
 // resubmit answers qresub. It copies no job unless all exist and the caller may copy
@@ -229,26 +140,4 @@ func (s *Server) choose(j *job.Job, r *api.SubmitRequest, req *api.ResubmitReque
 		r.Only = s.Store.Failed(j)
 	}
 	return nil
-}
-
-// mayBeArgs refuses arguments that the shepherd cannot take.
-func (s *Server) mayBeArgs(args []string) error {
-	if !s.Stages.Launcher.Foreign() {
-		return nil
-	}
-	// A shepherd of the site's own does not read the file args.
-	for _, a := range args {
-		if !spool.PlainValue(a) {
-			return api.Errorf(api.CodeRejected, "job rejected: an argument has a control character, which shepherd_cmd %s cannot take", s.Stages.Launcher.Shepherd)
-		}
-	}
-	return nil
-}
-
-// rejected makes a refusal of the queue an error of the request.
-func rejected(err error) *api.Error {
-	if e, ok := errors.AsType[*api.Error](err); ok {
-		return e
-	}
-	return api.Errorf(api.CodeRejected, "%v", err)
 }

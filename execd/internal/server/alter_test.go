@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -77,32 +76,6 @@ func TestAlterRefuses(t *testing.T) {
 	}
 	if r := detail.Jobs[0].Request; r.Notify || r.Name != "ok" || r.Priority != -5 {
 		t.Errorf("after what was refused it is %+v", r)
-	}
-}
-
-func TestMayBeContext(t *testing.T) {
-	many := make([]string, api.MaxWords+1)
-	for i := range many {
-		many[i] = fmt.Sprintf("v%d", i)
-	}
-	for _, tt := range []struct {
-		context []string
-		ok      bool
-	}{
-		{nil, true},
-		{[]string{"a", "b=", "c=x=y", "d e=f g"}, true},
-		{[]string{"=x"}, false},
-		{[]string{""}, false},
-		{[]string{"a", "a=1"}, false},
-		{[]string{"a=\n"}, false},
-		{[]string{"a=\xff"}, false},
-		{many[1:], true},
-		{many, false},
-		{[]string{"a=" + strings.Repeat("x", api.MaxContext)}, false},
-	} {
-		if err := mayBeContext(tt.context); (err == nil) != tt.ok {
-			t.Errorf("mayBeContext(%.60q) = %v; want accepted %t", tt.context, err, tt.ok)
-		}
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
-	"paddock/execd/internal/schedule"
-	"paddock/execd/internal/user"
 )
 
 // fetch answers execd -fetch.
@@ -26,19 +24,4 @@ func (s *Server) fetch(_ context.Context, _ job.Caller, req *api.FetchRequest) (
 		return api.FetchReply{}, api.Errorf(api.CodeNotFound, "no work is fetched for slot %s", strings.ReplaceAll(words, " ", ", "))
 	}
 	return api.FetchReply{Slots: n}, nil
-}
-
-// CheckWork refuses fetched work that could not be submitted, and brings the request
-// into the form in which it is stored.
-func (s *Server) CheckWork(owner *user.User, req *api.SubmitRequest) error {
-	config := s.Config()
-	c := job.Caller{Name: owner.Name, UID: owner.UID, GID: owner.GID}
-	if err := s.mayBeJob(config, c, owner, owner.GID, req); err != nil {
-		return err
-	}
-	if _, _, err := s.verify(req, owner); err != nil {
-		return err
-	}
-	req.Hard, req.Soft = schedule.Spell(config, req.Hard), schedule.Spell(config, req.Soft)
-	return nil
 }

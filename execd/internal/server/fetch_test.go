@@ -62,7 +62,7 @@ func TestCheckWork(t *testing.T) {
 		tt.change(req)
 		u := owner
 		u.UID = tt.uid
-		if err := s.CheckWork(&u, req); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if err := s.Rules().Work(&u, req); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v; want %q", tt.name, err, tt.want)
 		}
 	}

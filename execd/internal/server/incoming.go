@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"runtime"
@@ -250,4 +251,15 @@ func (p *patientWriter) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return p.w.Write(b)
+}
+
+// mayHurry refuses submissions that come faster than configured.
+func (s *Server) mayHurry(c job.Caller) error {
+	if rate := s.Config().Global.SubmitRate; rate > 0 {
+		if wait := s.admission.rate.Take(c.UID, rate, time.Now()); wait > 0 {
+			return api.Errorf(api.CodeLimit, "job rejected: user %s submits more than %d jobs a second; try again in %.0f s",
+				c.Name, rate, math.Ceil(wait.Seconds()))
+		}
+	}
+	return nil
 }

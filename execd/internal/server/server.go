@@ -25,6 +25,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
+	"paddock/execd/internal/admit"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/drain"
 	"paddock/execd/internal/fair"
@@ -101,6 +102,14 @@ type Server struct {
 	refusals  fair.Meter      // of tasks, in the log
 	stopping  chan struct{}   // closed when waiting clients should ask the next execd
 	serving   context.Context // done then
+}
+
+// Rules returns what decides what may become a job.
+func (s *Server) Rules() *admit.Rules {
+	return &admit.Rules{
+		Config: s.Config, Store: s.Store, Queue: s.Queue, Launcher: s.Stages.Launcher, HookTable: s.Stages.HookTable, Away: s.Shadows.Away,
+		Transfers: s.Transfers, Host: s.Host, OwnerOnly: s.OwnerOnly,
+	}
 }
 
 // who may use a verb. Each handler restricts it to what belongs to the caller.

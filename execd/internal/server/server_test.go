@@ -13,6 +13,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
+	"paddock/execd/internal/admit"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/drain"
@@ -151,7 +152,7 @@ func TestSubmitRefuses(t *testing.T) {
 	// Not sent: what 64 MB cost as JSON is of no interest here.
 	large := good()
 	large.Script = make([]byte, api.MaxScript+1)
-	if err := check(&large); err == nil || !strings.Contains(err.Error(), "the script has 67108865 bytes") {
+	if err := admit.Check(&large); err == nil || !strings.Contains(err.Error(), "the script has 67108865 bytes") {
 		t.Errorf("script too large: %v", err)
 	}
 	// Nothing of all that is left, and the next is number 1 or above, in order.

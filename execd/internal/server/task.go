@@ -10,6 +10,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
 	"paddock/execd/internal/account"
+	"paddock/execd/internal/admit"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/stage"
@@ -148,7 +149,7 @@ func (s *Server) checkTask(req *api.TaskRequest) error {
 	if command == "" {
 		command = "login"
 	}
-	err := check(&api.SubmitRequest{
+	err := admit.Check(&api.SubmitRequest{
 		Name: "petask", Binary: true, Command: command, Args: req.Args, Cwd: req.Cwd, Env: req.Env, Origin: req.Origin,
 	})
 	if e, ok := errors.AsType[*api.Error](err); ok {

@@ -1,4 +1,4 @@
-package server
+package admit
 
 import (
 	"cmp"
@@ -11,19 +11,19 @@ import (
 	"paddock/execd/internal/conf"
 )
 
-// warnings are what the user of an accepted job is told at once, and would otherwise
+// Warnings are what the user of an accepted job is told at once, and would otherwise
 // learn from what the job did.
-func (s *Server) warnings(config *conf.Config, req *api.SubmitRequest) []string {
+func (a *Rules) Warnings(config *conf.Config, req *api.SubmitRequest) []string {
 	var lines []string
-	if w := s.warnOfShell(config, req); w != "" {
+	if w := a.warnOfShell(config, req); w != "" {
 		lines = append(lines, w)
 	}
 	if req.Mail != "" && config.Global.MailProgram() == "" {
 		lines = append(lines, fmt.Sprintf("-m %s sends no mail: this host has no mailer (see sge_conf(5)); qwait waits for a job, too", req.Mail))
 	}
-	if len(req.Attributes) > 0 && s.Stages.HookTable != nil {
+	if len(req.Attributes) > 0 && a.HookTable != nil {
 		own, _ := ownExtras(req) // it was checked
-		if _, note := s.Stages.HookTable().JobKeyword(own.HookKeyword); note != "" {
+		if _, note := a.HookTable().JobKeyword(own.HookKeyword); note != "" {
 			lines = append(lines, note+" (see hooks.conf(5))")
 		}
 	}
@@ -32,20 +32,20 @@ func (s *Server) warnings(config *conf.Config, req *api.SubmitRequest) []string 
 
 // warnOfShell warns that another program than the first line of a script, or -S, names
 // would run the script in one of the queues that the job may run in.
-func (s *Server) warnOfShell(config *conf.Config, req *api.SubmitRequest) string {
+func (a *Rules) warnOfShell(config *conf.Config, req *api.SubmitRequest) string {
 	// Which of several paths is used, and what a variable contains, is known only when
 	// the job is started.
 	if req.Binary || strings.ContainsAny(req.Shell, ",:$~") {
 		return ""
 	}
-	program := interpreter(req.Script)
+	program := Interpreter(req.Script)
 	if program == "" {
 		return ""
 	}
 	for i := range config.Queues {
 		q := &config.Queues[i]
 		shell := cmp.Or(req.Shell, q.Shell)
-		if q.StarterMethod != "" || sameProgram(program, shell) || !s.Queue.Suits(req, []string{q.Name}) {
+		if q.StarterMethod != "" || sameProgram(program, shell) || !a.Queue.Suits(req, []string{q.Name}) {
 			continue // a starter method may look at the first line, and at -S
 		}
 		mode := fmt.Sprintf("shell_start_mode of queue %s is %s", q.Name, q.ShellStartMode)
@@ -61,9 +61,9 @@ func (s *Server) warnOfShell(config *conf.Config, req *api.SubmitRequest) string
 	return ""
 }
 
-// interpreter returns the program that the first line of a script names after #!, or
+// Interpreter returns the program that the first line of a script names after #!, or
 // that env is to find; "": it names none.
-func interpreter(script []byte) string {
+func Interpreter(script []byte) string {
 	rest, ok := strings.CutPrefix(firstLine(script), "#!")
 	if !ok {
 		return ""

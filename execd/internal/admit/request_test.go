@@ -1,6 +1,7 @@
-package server
+package admit
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -30,8 +31,34 @@ func TestWorkIsARequest(t *testing.T) {
 			t.Errorf("%.100q: %v", text, err)
 			continue
 		}
-		if err := check(r); err != nil {
+		if err := Check(r); err != nil {
 			t.Errorf("%.100q becomes a request that is refused: %v", text, err)
+		}
+	}
+}
+
+func TestMayBeContext(t *testing.T) {
+	many := make([]string, api.MaxWords+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("v%d", i)
+	}
+	for _, tt := range []struct {
+		context []string
+		ok      bool
+	}{
+		{nil, true},
+		{[]string{"a", "b=", "c=x=y", "d e=f g"}, true},
+		{[]string{"=x"}, false},
+		{[]string{""}, false},
+		{[]string{"a", "a=1"}, false},
+		{[]string{"a=\n"}, false},
+		{[]string{"a=\xff"}, false},
+		{many[1:], true},
+		{many, false},
+		{[]string{"a=" + strings.Repeat("x", api.MaxContext)}, false},
+	} {
+		if err := mayBeContext(tt.context); (err == nil) != tt.ok {
+			t.Errorf("mayBeContext(%.60q) = %v; want accepted %t", tt.context, err, tt.ok)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package admit
 
 import "testing"
 
@@ -18,8 +18,8 @@ func TestInterpreter(t *testing.T) {
 		"#!/usr/bin/env -i\n":           "/usr/bin/env",
 		"#!\xff\x00\n":                  "\xff\x00",
 	} {
-		if got := interpreter([]byte(script)); got != want {
-			t.Errorf("interpreter(%q) = %q; want %q", script, got, want)
+		if got := Interpreter([]byte(script)); got != want {
+			t.Errorf("Interpreter(%q) = %q; want %q", script, got, want)
 		}
 	}
 }
