@@ -29,6 +29,7 @@ type tree struct {
 	what        string
 	files, size int
 	bars        map[string]float64 // which part of the time of a program it is to take at most
+	processor   float64            // seconds of processors that it is to take at most
 }
 
 // acrossTime measures how fast what a job leaves on another host comes back.
@@ -48,8 +49,8 @@ func (b *bench) acrossTime() error {
 		}
 		defer a.server.stop()
 		for _, t := range []tree{
-			{"1 GB from another host", 1, b.size(1<<30, 1<<22), map[string]float64{"scp": 0.83, "rsync": 1}},
-			{"10,000 files of 4 kB from another host", b.size(10000, 50), 4096, map[string]float64{"scp": 0.2, "rsync": 1}},
+			{"1 GB from another host", 1, b.size(1<<30, 1<<22), map[string]float64{"scp": 0.83, "rsync": 1}, 3.3},
+			{"10,000 files of 4 kB from another host", b.size(10000, 50), 4096, map[string]float64{"scp": 0.2, "rsync": 1}, 1.5},
 		} {
 			if err := a.compare(&t); err != nil {
 				return fmt.Errorf("%s: %w\n%s", t.what, err, a.server.said())
@@ -72,6 +73,7 @@ func (a *across) compare(t *tree) error {
 		}
 	}
 	took := map[string][]time.Duration{}
+	var used []time.Duration
 	places := filepath.Join(a.base, "places")
 	for i := range a.size(3, 1) {
 		for _, by := range []string{"scp", "rsync", "paddock"} {
@@ -82,9 +84,12 @@ func (a *across) compare(t *tree) error {
 				return err
 			}
 			syscall.Sync() // what is made is none of it
-			d, err := a.travel(by, from, to, t.files*t.size)
+			d, processor, err := a.travel(by, from, to, t.files*t.size)
 			if err != nil {
 				return fmt.Errorf("%s: %w", by, err)
+			}
+			if by == "paddock" {
+				used = append(used, processor)
 			}
 			if list, err := filepath.Glob(filepath.Join(to, "from", "*")); len(list) != t.files {
 				return fmt.Errorf("%d files have arrived by %s, %v; want %d", len(list), by, err, t.files)
@@ -97,12 +102,13 @@ func (a *across) compare(t *tree) error {
 			what: t.what + ", beside " + by, unit: "ms", theirs: milliseconds(median(took[by])), ours: milliseconds(median(took["paddock"])), limit: t.bars[by],
 		})
 	}
+	a.report(row{what: t.what + ", of processors", unit: "s", ours: median(used).Seconds(), alone: true, limit: t.processor})
 	return errors.Join(os.RemoveAll(from), os.RemoveAll(places))
 }
 
 // travel has a directory come from the second host into another on the first, and returns how
-// long that takes.
-func (a *across) travel(by, from, to string, bytes int) (time.Duration, error) {
+// long that takes, and of paddock how much of processors.
+func (a *across) travel(by, from, to string, bytes int) (took, processor time.Duration, err error) {
 	if by == "paddock" {
 		return a.job(from, to, bytes)
 	}
@@ -115,14 +121,14 @@ func (a *across) travel(by, from, to string, bytes int) (time.Duration, error) {
 		script = strings.Replace(strings.Join(words, " "), " -p ", " -P ", 1) // which the port is of scp
 	}
 	if err := a.onLogin(touch(a.base, bytes)).Run(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	begin := time.Now()
 	out, err := a.onLogin(script + " && sync -f " + to).CombinedOutput()
 	if err != nil {
-		return 0, fmt.Errorf("%w\n%s", err, out)
+		return 0, 0, fmt.Errorf("%w\n%s", err, out)
 	}
-	return time.Since(begin), nil
+	return time.Since(begin), 0, nil
 }
 
 // touch returns a command that has so many bytes of memory be there for what is received. In a
@@ -143,19 +149,61 @@ func (a *across) onLogin(script string) *exec.Cmd {
 }
 
 // job has a job leave a copy of a directory, and returns how long it takes from its end until
-// that has arrived. What it leaves is on disk before.
-func (a *across) job(from, to string, bytes int) (time.Duration, error) {
+// that has arrived, and what both execds and those that they start need of processors for all
+// but the job itself. What it leaves is on disk before.
+func (a *across) job(from, to string, bytes int) (took, processor time.Duration, err error) {
 	stamp := filepath.Join(a.base, "stamp")
-	script := fmt.Sprintf("cp -r %s . && sync -f . && %s && echo $EPOCHREALTIME >%s", from, touch(a.base, bytes), stamp)
+	script := fmt.Sprintf("cp -r %s . && sync -f . && %s && { echo $EPOCHREALTIME; times; } >%s", from, touch(a.base, bytes), stamp)
 	cmd := a.ours(a.network.Hosts[0].Daemon, "qsub", "-sync", "y", "-sandbox", "y", "-stageout_to", to, "-o", "/dev/null", "-j", "y", "-S", "/bin/bash", "-b", "y", script)
+	before, err := a.used()
+	if err != nil {
+		return 0, 0, err
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("%w\n%s", err, out)
+		return 0, 0, fmt.Errorf("%w\n%s", err, out)
 	}
 	arrived := time.Now()
+	after, err := a.used()
+	if err != nil {
+		return 0, 0, err
+	}
 	text, err := os.ReadFile(stamp)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	ended, err := instant(strings.TrimSpace(string(text)))
-	return arrived.Sub(ended), err
+	words := strings.Fields(string(text))
+	ended, err := instant(words[0])
+	if err != nil {
+		return 0, 0, err
+	}
+	processor = after - before
+	for _, word := range words[1:] { // as 0m1.234s
+		d, err := time.ParseDuration(word)
+		if err != nil {
+			return 0, 0, err
+		}
+		processor -= d
+	}
+	return arrived.Sub(ended), processor, nil
+}
+
+// used returns what both execds, and what they have waited for, have had of processors.
+func (a *across) used() (total time.Duration, err error) {
+	const tick = 10 * time.Millisecond
+	for _, h := range a.network.Hosts {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.Daemon.PID()))
+		if err != nil {
+			return 0, err
+		}
+		_, rest, _ := strings.Cut(string(text), ") ")
+		fields := strings.Fields(rest)
+		for _, field := range fields[11:15] { // fields 14 to 17 of the line
+			n, err := strconv.Atoi(field)
+			if err != nil {
+				return 0, err
+			}
+			total += time.Duration(n) * tick
+		}
+	}
+	return total, nil
 }

@@ -45,7 +45,7 @@ func (b *bench) lineTime() error {
 			if err := errors.Join(os.RemoveAll(to), b.mine(to)); err != nil {
 				return err
 			}
-			if took, err = a.job(from, to, size); err != nil {
+			if took, _, err = a.job(from, to, size); err != nil {
 				return err
 			}
 			if st, err := os.Stat(filepath.Join(to, "from", "file")); err != nil || st.Size() != int64(size) {
