@@ -45,7 +45,7 @@ started) and writes down there how it ended.
   -hook                    run one hook after another, and end all that each
                            of them leaves; for execd
   -remove PATH             remove everything in the directory PATH
-  -run PATH [ARG ...]      the same as -exec, with the descriptors 3 to 7 as they
+  -run PATH [ARG ...]      the same as -exec, with the descriptors 3 to 8 as they
                            are and with low priority; for execd
   -tail BYTES PATH         print the last BYTES bytes of the regular file PATH
   -version                 print the version

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 
 	"paddock/execd/internal/sandbox/order"
 	"paddock/execd/internal/sandbox/pack"
+	"paddock/execd/internal/sandbox/ring"
 )
 
 // emit writes what Bring or Send names to the stream.
@@ -27,7 +27,11 @@ func (w *worker) emit() error {
 		defer w.staged.close()
 		content = w.packOutput
 	}
-	p, err := w.packAll(os.NewFile(order.Stream, "stream"), have, content)
+	out, err := ring.OpenWriter(order.Memory, order.Stream)
+	if err != nil {
+		return err
+	}
+	p, err := w.packAll(out, have, content)
 	if err != nil {
 		return err
 	}
@@ -248,7 +252,11 @@ func (w *worker) receive() error {
 	if !w.orders.Turn && (u.maxBytes == 0 || u.maxBytes > order.Brief) {
 		u.maxBytes = u.had.Bytes + u.had.Data + order.Brief
 	}
-	_, err = u.run(os.NewFile(order.Stream, "stream"))
+	in, err := ring.OpenReader(order.Memory, order.Stream)
+	if err != nil {
+		return err
+	}
+	_, err = u.run(in)
 	if f, ok := errors.AsType[*failure](err); ok && f.errno == unix.EFBIG {
 		var limits []string
 		if u.maxBytes > 0 {

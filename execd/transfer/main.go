@@ -193,9 +193,6 @@ func (w *worker) do(in io.Reader) error {
 		}
 		unix.CloseOnExec(fd)
 	}
-	if w.orders.Pack != nil || w.orders.Unpack != nil {
-		unix.CloseOnExec(order.Stream)
-	}
 	if w.orders.Beside != "" {
 		if err := w.enter(); err != nil {
 			return err

@@ -13,13 +13,8 @@ import (
 	"paddock/execd/internal/sandbox/pack"
 )
 
-const (
-	// pipeSize is how much a pipe is to hold, so that one end works while the other does.
-	pipeSize = 1 << 20
-	// blockSize is less than a block may have: a pipe holds several, and the processor's
-	// cache one, which is copied and hashed.
-	blockSize = 256 << 10
-)
+// pipeSize is how much a pipe is to hold, so that one end works while the other does.
+const pipeSize = 1 << 20
 
 // packWord is the word pack.
 func packWord(args []string) int {
@@ -39,7 +34,7 @@ func packWord(args []string) int {
 	}
 	_, _ = unix.FcntlInt(os.Stdout.Fd(), unix.F_SETPIPE_SZ, pipeSize) // it is none, or there may be none so large
 	w := newWorker()
-	p, err := w.pack(os.Stdout, flags.Arg(0), have)
+	p, err := w.pack(pack.NewBuffer(os.Stdout), flags.Arg(0), have)
 	w.warn()
 	if err == nil {
 		fmt.Fprintf(os.Stderr, "sha256:%s %d bytes\n", p.root, p.out.Bytes())
@@ -77,7 +72,7 @@ func failed(err error) int {
 }
 
 // pack writes a directory as a stream, behind what the receiver has of it.
-func (w *worker) pack(out io.Writer, dir string, have pack.Have) (*packing, error) {
+func (w *worker) pack(out pack.Space, dir string, have pack.Have) (*packing, error) {
 	w.stay = true
 	return w.packAll(out, have, func(p *packing) error {
 		fd, err := p.openTree(source{path: dir, follow: true})
@@ -91,7 +86,7 @@ func (w *worker) pack(out io.Writer, dir string, have pack.Have) (*packing, erro
 
 // packAll writes a stream, behind what the receiver has of it. Content writes what is in it,
 // the same each time.
-func (w *worker) packAll(out io.Writer, have pack.Have, content func(p *packing) error) (*packing, error) {
+func (w *worker) packAll(out pack.Space, have pack.Have, content func(p *packing) error) (*packing, error) {
 	p := &packing{worker: w, content: content}
 	err := p.prepare()
 	if errors.Is(err, errTurn) {
@@ -131,7 +126,6 @@ type packing struct {
 	out     *pack.Writer // nil: it is only looked how much there is
 	sum     sum
 	sent    *table // files with several names that were sent; nil: there are none
-	buf     []byte
 	root    pack.Digest
 
 	top   string // path of the directory that is gone through
@@ -408,12 +402,13 @@ func unchanged(fd int, want *unix.Stat_t) error {
 // data writes a part of a file that is no hole.
 func (p *packing) data(fd int, at, end int64) error {
 	for at < end {
-		n := int(min(end-at, blockSize))
-		if n > len(p.buf) {
-			p.buf = make([]byte, n)
+		n := int(min(end-at, pack.MaxBlock))
+		block, err := p.out.Room(n)
+		if err != nil {
+			return fail("write", "the stream", err)
 		}
 		for got := 0; got < n; {
-			more, err := unix.Pread(fd, p.buf[got:n], at+int64(got))
+			more, err := unix.Pread(fd, block[got:], at+int64(got))
 			switch {
 			case errors.Is(err, unix.EINTR):
 			case err != nil:
@@ -423,7 +418,7 @@ func (p *packing) data(fd int, at, end int64) error {
 			}
 			got += max(more, 0)
 		}
-		if err := p.out.Block(at, p.buf[:n]); err != nil {
+		if err := p.out.Block(at, n); err != nil {
 			return fail("write", "the stream", err)
 		}
 		at += int64(n)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"errors"
@@ -113,7 +114,7 @@ func list(t testing.TB, dir string) []string {
 func packed(t testing.TB, dir string, have pack.Have) ([]byte, *packing) {
 	t.Helper()
 	var b bytes.Buffer
-	p, err := newWorker().pack(&b, dir, have)
+	p, err := newWorker().pack(pack.NewBuffer(&b), dir, have)
 	must(t, err)
 	return b.Bytes(), p
 }
@@ -138,7 +139,7 @@ func unpacked(t testing.TB, stream io.Reader, dest string, how unpacker) (*unpac
 		}
 	}()
 	u.unpacker = how
-	root, err := u.run(stream)
+	root, err := u.run(bufio.NewReaderSize(stream, pack.MaxRecord))
 	return u, root, err
 }
 
@@ -213,7 +214,7 @@ func TestPackResumes(t *testing.T) {
 		if again.root != p.root {
 			t.Errorf("cut at %d: the root %v; want %v", n, again.root, p.root)
 		}
-		if twice := len(rest) - (len(stream) - n); twice > pack.MaxBlock+slack {
+		if twice := len(rest) - (len(stream) - n); twice > noted+slack {
 			t.Errorf("cut at %d of %d: %d bytes are sent again", n, len(stream), twice)
 		}
 		u, root, err := unpacked(t, bytes.NewReader(rest), to, unpacker{})
@@ -306,7 +307,7 @@ func TestPackOfChangingFile(t *testing.T) {
 		if times > 1 {
 			left = 1 << 30
 		}
-		_, err := newWorker().pack(out, from, pack.Have{})
+		_, err := newWorker().pack(pack.NewBuffer(out), from, pack.Have{})
 		_, _, uerr := unpacked(t, &out.Buffer, to, unpacker{})
 		if times == 1 {
 			must(t, errors.Join(err, uerr))
@@ -346,7 +347,7 @@ func TestPackFails(t *testing.T) {
 	from := t.TempDir()
 	for _, dir := range []string{from + "/nowhere", "/dev/null"} {
 		var b bytes.Buffer
-		_, err := newWorker().pack(&b, dir, pack.Have{})
+		_, err := newWorker().pack(pack.NewBuffer(&b), dir, pack.Have{})
 		_, _, uerr := unpacked(t, &b, t.TempDir(), unpacker{})
 		for _, err := range []error{err, uerr} {
 			if f, ok := errors.AsType[*failure](err); !ok || !f.permanent || !strings.Contains(f.text, dir) {

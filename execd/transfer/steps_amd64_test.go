@@ -66,7 +66,7 @@ type receiver struct {
 func newReceiver(t testing.TB) *receiver {
 	t.Helper()
 	r := &receiver{TB: t, from: t.TempDir(), memory: harness.Memory(t)}
-	fill(t, r.from, pack.MaxBlock+1000)
+	fill(t, r.from, noted+1000)
 	full, p := packed(t, r.from, pack.Have{})
 	r.full, r.root, r.want = full, p.root, r.list(r.from)
 	return r
@@ -180,7 +180,7 @@ func TestFaultUnpackCrashAtEveryStep(t *testing.T) {
 			must(t, err)
 			r.whole()
 			rest := r.rest()
-			if twice := len(rest) - (len(b) - int(taken)); reached && r.have() != (pack.Have{}) && twice > pack.MaxBlock+readAhead {
+			if twice := len(rest) - (len(b) - int(taken)); reached && r.have() != (pack.Have{}) && twice > noted+readAhead {
 				t.Errorf("%d bytes are sent again", twice)
 			}
 			r.finish()
@@ -283,4 +283,4 @@ func TestFaultPackSwapAtEveryStep(t *testing.T) {
 }
 
 // readAhead is what a process has read ahead, and how a stream begins.
-const readAhead = 80 << 10
+const readAhead = pack.MaxRecord + 16<<10

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"flag"
 	"fmt"
@@ -69,7 +70,7 @@ func unpackWord(args []string) int {
 		return 0
 	default:
 		u.unpacker = how
-		root, err = u.run(os.Stdin)
+		root, err = u.run(bufio.NewReaderSize(os.Stdin, pack.MaxRecord))
 	}
 	if err != nil {
 		return failed(err)
@@ -142,7 +143,7 @@ func (u *unpacking) path(name string) string {
 }
 
 // run takes all of a stream, and returns its root.
-func (u *unpacking) run(in io.Reader) (pack.Digest, error) {
+func (u *unpacking) run(in pack.Source) (pack.Digest, error) {
 	var err error
 	if u.part >= 0 {
 		if err := u.hold(); err != nil {

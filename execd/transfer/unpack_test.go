@@ -18,7 +18,7 @@ import (
 func made(t testing.TB, do func(w *pack.Writer) error) *bytes.Buffer {
 	t.Helper()
 	var b bytes.Buffer
-	w := pack.NewWriter(&b, pack.Have{}, 0, 0)
+	w := pack.NewWriter(pack.NewBuffer(&b), pack.Have{}, 0, 0)
 	err := do(w)
 	if err == nil {
 		_, err = w.End(0)
@@ -31,7 +31,9 @@ func made(t testing.TB, do func(w *pack.Writer) error) *bytes.Buffer {
 func put(w *pack.Writer, name string, m pack.Meta) error {
 	m.Size = 1
 	_, err := w.File(name, m)
-	return errors.Join(err, w.Block(0, []byte("x")))
+	b, room := w.Room(1)
+	copy(b, "x")
+	return errors.Join(err, room, w.Block(0, 1))
 }
 
 // Streams that only somebody hostile sends do not leave the destination, which stays as

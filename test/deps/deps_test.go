@@ -92,6 +92,8 @@ var rules = []rule{
 	{"paddock/execd/transfer", "github.com/...", "", grip},
 	{"paddock/execd/internal/sandbox/order", "paddock/...", "", "both ends link it"},
 	{"paddock/execd/internal/sandbox/order", "github.com/...", "", "both ends link it"},
+	{"paddock/execd/internal/sandbox/ring", "paddock/...", "", "both ends link it"},
+	{"paddock/execd/internal/sandbox/ring", "github.com/...", "", "both ends link it"},
 	{"paddock/execd/internal/sandbox/pack", "paddock/...", "", "both ends link it"},
 	{"paddock/execd/internal/sandbox/pack", "github.com/...", "", "both ends link it"},
 	{"paddock/execd/internal/sandbox/pack", "golang.org/...", "", "both ends link it"},

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -152,12 +153,16 @@ func (f *forgery) open(name string, mode uint16, size int) *forgery {
 	return f
 }
 
+// block has data as blocks of the length that they may have.
 func (f *forgery) block(at int, data []byte) *forgery {
-	digest := sha256.Sum256(data)
-	b := binary.BigEndian.AppendUint64(nil, uint64(at))
-	f.record(8, bytes.Join([][]byte{{0}, b, digest[:], data}, nil))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(data)))
-	f.data = sha256.Sum256(bytes.Join([][]byte{f.data[:], b, digest[:]}, nil))
+	for part := range slices.Chunk(data, 256<<10) {
+		digest := sha256.Sum256(part)
+		b := binary.BigEndian.AppendUint64(nil, uint64(at))
+		f.record(8, bytes.Join([][]byte{{0}, b, digest[:], part}, nil))
+		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
+		f.data = sha256.Sum256(bytes.Join([][]byte{f.data[:], b, digest[:]}, nil))
+		at += len(part)
+	}
 	return f
 }
 
@@ -334,12 +339,14 @@ func TestAcrossHostileMemory(t *testing.T) {
 		for range 2000 { // and those of directories, each in the one before
 			f.dir(name)
 		}
-		block := make([]byte, 4<<20)
-		for range 64 { // 256 MB of a file that it forgets again and again
-			if f.open("x", 0o644, 4<<20).block(0, block); !send(f) {
+		block := make([]byte, 256<<10)
+		for i := range 1024 { // 256 MB of a file that it forgets again and again
+			if f.open("x", 0o644, len(block)).block(0, block); !send(f) {
 				return
 			}
-			look()
+			if i%16 == 0 {
+				look()
+			}
 			f.record(9, nil)
 			f.file = nil
 		}

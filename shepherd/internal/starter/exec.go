@@ -152,7 +152,7 @@ func Exec(argv []string) error {
 // What Run leaves to its program: descriptors up to lastPassed, and time that nobody
 // else wants.
 const (
-	lastPassed  = 7
+	lastPassed  = 8
 	niceOfRun   = 10
 	ioOfRun     = 2<<13 | 7 // best effort, the last of eight
 	ioOfProcess = 1         // IOPRIO_WHO_PROCESS

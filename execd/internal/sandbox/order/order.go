@@ -20,8 +20,10 @@ const (
 	Report = 4 // where Lines go
 	Files  = 5 // the directory in which the job works
 	Say    = 6 // the directory for what is to be known of it later
-	Stream = 7 // where a tree comes from or goes to, with Pack and Unpack
-	Last   = Stream
+	// With Pack and Unpack, the link and the memory of the ring, see package ring, by which a
+	// tree comes or goes: the stream.
+	Stream = 7
+	Memory = 8
 )
 
 // FilesPath leads a process, and those that it starts, to Files.
@@ -62,7 +64,7 @@ type Orders struct {
 	ID    string `json:"id"`              // 16 hex digits, the same in every attempt
 	Base  string `json:"base"`            // where relative paths begin
 	Max   int64  `json:"max,omitempty"`   // bytes that may be copied; 0: any number
-	Items int64  `json:"items,omitempty"` // that a tree from Stream may have; 0: any number
+	Items int64  `json:"items,omitempty"` // that a tree from the stream may have; 0: any number
 	Root  bool   `json:"root,omitempty"`  // root owns the job
 	Turn  bool   `json:"turn,omitempty"`  // it may move more than Brief bytes
 
@@ -75,10 +77,10 @@ type Orders struct {
 	// Discard is Send's, for what is not to arrive any more: what an attempt left at
 	// the destination is removed.
 	Discard bool `json:"discard,omitempty"`
-	// Pack has what Bring or Send names written to Stream, and not copied. Send's names keep
+	// Pack has what Bring or Send names written to the stream, and not copied. Send's names keep
 	// their directories, and say nothing of a place.
 	Pack *Pack `json:"pack,omitempty"`
-	// Unpack has a tree from Stream put into the sandbox.
+	// Unpack has a tree from the stream put into the sandbox.
 	Unpack *Unpack `json:"unpack,omitempty"`
 	// Beside has the tree of Unpack and Send lie in a directory below this one, which is the
 	// user's, instead of in the sandbox: so that it is renamed to where it belongs.
@@ -89,7 +91,7 @@ type Orders struct {
 	Flush bool `json:"flush,omitempty"`
 }
 
-// Pack is how a tree is written to Stream.
+// Pack is how a tree is written to the stream.
 type Pack struct {
 	Have string `json:"have,omitempty"` // what the receiver has, as package pack writes it
 	// Out and Err are the names under which the files FileStdout and FileStderr of Say are
@@ -98,7 +100,7 @@ type Pack struct {
 	Err string `json:"err,omitempty"`
 }
 
-// Unpack is a part of a tree that is read from Stream. It lies beside what was in the sandbox
+// Unpack is a part of a tree that is read from the stream. It lies beside what was in the sandbox
 // before, and in the place of what has the same names.
 type Unpack struct {
 	Part string `json:"part"` // small letters, another for each tree

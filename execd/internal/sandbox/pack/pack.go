@@ -65,9 +65,12 @@ const Magic = "paddock-pack 1\n"
 const (
 	MaxName   = 255
 	MaxTarget = 4095
-	MaxBlock  = 4 << 20
+	MaxBlock  = 256 << 10
 	MaxText   = 1 << 10 // of failed
 	MaxDepth  = 20000
+
+	// MaxRecord is the most that a record has.
+	MaxRecord = sizeHead + sizeBlock + MaxBlock
 )
 
 // Type is the type of a record.
@@ -105,8 +108,9 @@ type Meta struct {
 	Dev, Ino uint64 // of File and Same, unless it has one name
 }
 
-// Sizes of payloads before a text.
+// Sizes of what is before a payload, and of payloads before a text.
 const (
+	sizeHead  = 4
 	sizeBegin = 4*8 + 2*sha256.Size
 	sizeUp    = 2 + 8 + 4
 	sizeFile  = sizeUp + 3*8

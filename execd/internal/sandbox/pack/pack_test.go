@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
@@ -21,6 +22,16 @@ func link(name, to string) call {
 	return func(w *Writer) error { return w.Link(name, to, Meta{Mode: 0o777, Sec: -1}) }
 }
 
+// put writes a block.
+func put(w *Writer, at int64, data []byte) error {
+	b, err := w.Room(len(data))
+	copy(b, data)
+	return errors.Join(err, w.Block(at, len(data)))
+}
+
+// source is where a stream is read.
+func source(stream []byte) Source { return bufio.NewReaderSize(bytes.NewReader(stream), MaxRecord) }
+
 // file is a file of parts, which are as long as they say, with a hole before each.
 func file(name string, parts ...int) call {
 	return func(w *Writer) error {
@@ -36,7 +47,7 @@ func file(name string, parts ...int) call {
 		at := int64(0)
 		for _, n := range parts {
 			if at += hole; at >= from {
-				err = errors.Join(err, w.Block(at, bytes.Repeat([]byte{byte(n)}, n)))
+				err = errors.Join(err, put(w, at, bytes.Repeat([]byte{byte(n)}, n)))
 			}
 			at += int64(n)
 		}
@@ -54,7 +65,7 @@ func again() call { return func(w *Writer) error { return w.Again() } }
 func write(t testing.TB, have Have, calls ...call) ([]byte, error) {
 	t.Helper()
 	var b bytes.Buffer
-	w := NewWriter(&b, have, 10, 20)
+	w := NewWriter(NewBuffer(&b), have, 10, 20)
 	for _, c := range calls {
 		if err := c(w); err != nil {
 			return nil, err
@@ -67,7 +78,7 @@ func write(t testing.TB, have Have, calls ...call) ([]byte, error) {
 // read reads a stream, and returns what there was, each on a line, with what somebody has
 // at each of these places.
 func read(stream []byte, have Have) (lines []string, haves []Have, err error) {
-	r, err := NewReader(bytes.NewReader(stream), have, 0, 0)
+	r, err := NewReader(source(stream), have, 0, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -190,7 +201,7 @@ func TestAgain(t *testing.T) {
 func TestFailure(t *testing.T) {
 	for _, calls := range [][]call{nil, tree[:1]} {
 		var b bytes.Buffer
-		w := NewWriter(&b, Have{}, 0, 0)
+		w := NewWriter(NewBuffer(&b), Have{}, 0, 0)
 		for _, c := range calls {
 			if err := c(w); err != nil {
 				t.Fatal(err)
@@ -415,7 +426,7 @@ func TestLimits(t *testing.T) {
 		"bytes": raw(Have{}, f, block(0, "12345678"), block(1<<61, "12345678")),
 		"said":  honest,
 	} {
-		r, err := NewReader(bytes.NewReader(stream), Have{}, 9, 15)
+		r, err := NewReader(source(stream), Have{}, 9, 15)
 		for n := 0; err == nil; n++ {
 			if n > 20 {
 				t.Fatalf("%s: it goes on and on", name)
@@ -486,7 +497,7 @@ func FuzzRecords(f *testing.F) {
 
 // follow reads a stream to its end, and looks whether what it says can be done.
 func follow(t *testing.T, stream []byte, have Have) {
-	r, err := NewReader(bytes.NewReader(stream), have, 0, 0)
+	r, err := NewReader(source(stream), have, 0, 0)
 	if err != nil {
 		return
 	}

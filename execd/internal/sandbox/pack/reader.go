@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
@@ -29,7 +28,8 @@ type Reader struct {
 
 	progress
 
-	r                  *bufio.Reader
+	source             Source
+	read               int // bytes of the record that was returned last
 	maxItems, maxBytes uint64
 	depth              int
 	path, want         Digest // of inside
@@ -37,17 +37,25 @@ type Reader struct {
 	have               Have
 	started            bool // an item has come
 	ended              bool
-	buf                []byte
+}
+
+// Source is what a stream is read from, in place. A bufio.Reader is one, if its buffer has
+// MaxRecord bytes.
+type Source interface {
+	// Peek returns at least n bytes, or an error with fewer.
+	Peek(n int) ([]byte, error)
+	// Discard passes over n bytes that Peek has returned, which may change from then on.
+	Discard(n int) (int, error)
 }
 
 // NewReader reads how a stream begins. Of what is not limited, a limit is 0.
-func NewReader(r io.Reader, have Have, maxItems, maxBytes uint64) (*Reader, error) {
-	p := &Reader{r: bufio.NewReaderSize(r, bufferSize), have: have, maxItems: maxItems, maxBytes: maxBytes}
-	var magic [len(Magic)]byte
-	if _, err := io.ReadFull(p.r, magic[:]); err != nil {
+func NewReader(source Source, have Have, maxItems, maxBytes uint64) (*Reader, error) {
+	p := &Reader{source: source, read: len(Magic), have: have, maxItems: maxItems, maxBytes: maxBytes}
+	magic, err := source.Peek(len(Magic))
+	if err != nil {
 		return nil, early(err)
 	}
-	if string(magic[:]) != Magic {
+	if magic = magic[:len(Magic)]; string(magic) != Magic {
 		return nil, broken("it does not begin with %q", Magic)
 	}
 	t, b, err := p.record()
@@ -91,20 +99,25 @@ func early(err error) error {
 
 // record reads a record. What it says of its length is bounded by its type.
 func (r *Reader) record() (Type, []byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r.r, head[:]); err != nil {
+	if _, err := r.source.Discard(r.read); err != nil {
+		return 0, nil, err
+	}
+	r.read = 0
+	b, err := r.source.Peek(sizeHead)
+	if err != nil {
 		return 0, nil, early(err)
 	}
-	t, n := Type(head[0]), int(binary.BigEndian.Uint32(head[:])&0xffffff)
+	head := binary.BigEndian.Uint32(b)
+	t, n := Type(head>>24), int(head&0xffffff)
 	bound, known := payloads[t]
 	if !known || n < bound.least || n > bound.most {
 		return t, nil, broken("a record of type %d and %d bytes", t, n)
 	}
-	if n > len(r.buf) {
-		r.buf = make([]byte, n)
+	if b, err = r.source.Peek(sizeHead + n); err != nil {
+		return t, nil, early(err)
 	}
-	_, err := io.ReadFull(r.r, r.buf[:n])
-	return t, r.buf[:n], early(err)
+	r.read = sizeHead + n
+	return t, b[sizeHead:r.read], nil
 }
 
 func failure(b []byte) error {

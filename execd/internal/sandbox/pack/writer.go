@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -17,34 +16,82 @@ var ErrAnew = errors.New("what the receiver has is not in this tree")
 type Writer struct {
 	progress
 
-	w     *bufio.Writer
+	to    Space
 	have  Have
 	total [2]uint64 // items and bytes
 	begun bool
 	names []string // of directories, as long as it has not begun
 	at    int64    // from where on the file that is open is sent
 	b     []byte
+	room  []byte // for a block with what is before its bytes
 }
 
-// bufferSize is how many bytes are written at once, but for those of blocks.
-const bufferSize = 64 << 10
+// Space is where a stream is written, in place.
+type Space interface {
+	// Room returns at least n bytes that are not a part of the stream yet.
+	Room(n int) ([]byte, error)
+	// Commit makes the first n bytes of what Room has returned a part of it.
+	Commit(n int) error
+	// Flush has all of it go to the receiver.
+	Flush() error
+}
 
 // NewWriter returns a Writer that tells the receiver how much there is.
-func NewWriter(w io.Writer, have Have, items, bytes uint64) *Writer {
-	return &Writer{w: bufio.NewWriterSize(w, bufferSize), have: have, total: [2]uint64{items, bytes}}
+func NewWriter(to Space, have Have, items, bytes uint64) *Writer {
+	return &Writer{to: to, have: have, total: [2]uint64{items, bytes}}
 }
 
-// record writes a record; err is what the buffer had to say in the end.
-func (w *Writer) record(t Type, payload, data []byte) error {
-	var head [4]byte
-	binary.BigEndian.PutUint32(head[:], uint32(t)<<24|uint32(len(payload)+len(data)))
-	for _, b := range [][]byte{head[:], payload, data} {
-		if _, err := w.w.Write(b); err != nil {
-			return err
-		}
+// Buffer is a Space before a writer.
+type Buffer struct {
+	w io.Writer
+	b []byte
+}
+
+// NewBuffer returns a Buffer.
+func NewBuffer(w io.Writer) *Buffer { return &Buffer{w, make([]byte, 0, MaxRecord)} }
+
+// Room implements Space.
+func (b *Buffer) Room(n int) (room []byte, err error) {
+	if n > cap(b.b)-len(b.b) {
+		err = b.Flush()
 	}
+	return b.b[len(b.b):cap(b.b)], err
+}
+
+// Commit implements Space.
+func (b *Buffer) Commit(n int) error {
+	b.b = b.b[:len(b.b)+n]
 	return nil
 }
+
+// Flush implements Space.
+func (b *Buffer) Flush() error {
+	_, err := b.w.Write(b.b)
+	b.b = b.b[:0]
+	return err
+}
+
+// write writes bytes.
+func (w *Writer) write(parts ...[]byte) error {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	room, err := w.to.Room(n)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		room = room[copy(room, p):]
+	}
+	return w.to.Commit(n)
+}
+
+// head returns how a record begins with a payload of so many bytes.
+func head(t Type, n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(t)<<24|uint32(n)) }
+
+// record writes a record.
+func (w *Writer) record(t Type, payload []byte) error { return w.write(head(t, len(payload)), payload) }
 
 // begin writes how the stream begins, behind what the receiver has.
 func (w *Writer) begin(at int64) error {
@@ -56,7 +103,7 @@ func (w *Writer) begin(at int64) error {
 	}
 	w.begun, w.at = true, at
 	w.goOn(w.have)
-	if _, err := w.w.WriteString(Magic); err != nil {
+	if err := w.write([]byte(Magic)); err != nil {
 		return err
 	}
 	b := make([]byte, 0, sizeBegin)
@@ -67,11 +114,11 @@ func (w *Writer) begin(at int64) error {
 	for _, name := range w.names {
 		path = sum(path, []byte(name))
 	}
-	if err := w.record(Begin, append(append(b, w.have.List[:]...), path[:]...), nil); err != nil {
+	if err := w.record(Begin, append(append(b, w.have.List[:]...), path[:]...)); err != nil {
 		return err
 	}
 	for _, name := range w.names {
-		if err := w.record(Inside, []byte(name), nil); err != nil {
+		if err := w.record(Inside, []byte(name)); err != nil {
 			return err
 		}
 	}
@@ -96,7 +143,7 @@ func (w *Writer) put(t Type, payload []byte) (written bool, err error) {
 		return false, err
 	}
 	w.item(t, payload)
-	return true, w.record(t, payload, nil)
+	return true, w.record(t, payload)
 }
 
 // Dir enters a directory.
@@ -147,19 +194,30 @@ func (w *Writer) File(name string, m Meta) (from int64, err error) {
 	return from, nil
 }
 
-// Block writes a block of the file that was begun last.
-func (w *Writer) Block(offset int64, data []byte) error {
+// Room returns n bytes, in which the next block of the file that was begun last is to be put.
+func (w *Writer) Room(n int) (block []byte, err error) {
+	w.room, err = w.to.Room(sizeHead + sizeBlock + n)
+	if err != nil {
+		return nil, err
+	}
+	return w.room[sizeHead+sizeBlock:][:n], nil
+}
+
+// Block makes the first n bytes of what Room has returned a block at an offset of the file.
+func (w *Writer) Block(offset int64, n int) error {
+	data := w.room[sizeHead+sizeBlock:][:n]
 	digest := sha256.Sum256(data)
-	w.b = binary.BigEndian.AppendUint64(append(w.b[:0], 0), uint64(offset))
-	w.b = append(w.b, digest[:]...)
-	w.block(offset, len(data), digest[:])
-	return w.record(Block, w.b, data)
+	b := append(w.room[:0], head(Block, sizeBlock+n)...)
+	b = binary.BigEndian.AppendUint64(append(b, 0), uint64(offset))
+	copy(w.room[len(b):], digest[:])
+	w.block(offset, n, digest[:])
+	return w.to.Commit(sizeHead + sizeBlock + n)
 }
 
 // Again takes back the file that was begun last: it has changed.
 func (w *Writer) Again() error {
 	w.open = false
-	return w.record(Again, nil, nil)
+	return w.record(Again, nil)
 }
 
 // End ends the stream, and returns the root. skipped is how much cannot be sent at all.
@@ -168,10 +226,10 @@ func (w *Writer) End(skipped uint64) (Digest, error) {
 		return Digest{}, err
 	}
 	w.close()
-	if err := w.record(End, binary.BigEndian.AppendUint64(w.root[:], skipped), nil); err != nil {
+	if err := w.record(End, binary.BigEndian.AppendUint64(w.root[:], skipped)); err != nil {
 		return w.root, err
 	}
-	return w.root, w.w.Flush()
+	return w.root, w.to.Flush()
 }
 
 // Bytes returns how many bytes the files have, without holes, also those that the
@@ -181,7 +239,7 @@ func (w *Writer) Bytes() uint64 { return w.bytes }
 // Fail ends the stream, which cannot be sent.
 func (w *Writer) Fail(f Failure) error {
 	if !w.begun {
-		if _, err := w.w.WriteString(Magic); err != nil {
+		if err := w.write([]byte(Magic)); err != nil {
 			return err
 		}
 	}
@@ -189,8 +247,8 @@ func (w *Writer) Fail(f Failure) error {
 	if f.Permanent {
 		b[4] = 1
 	}
-	if err := w.record(Failed, append(b, f.Text[:min(len(f.Text), MaxText)]...), nil); err != nil {
+	if err := w.record(Failed, append(b, f.Text[:min(len(f.Text), MaxText)]...)); err != nil {
 		return err
 	}
-	return w.w.Flush()
+	return w.to.Flush()
 }

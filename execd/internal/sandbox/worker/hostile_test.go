@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -476,4 +477,49 @@ func (r *rig) holder() (pid int) {
 		return n == 1, nil
 	}))
 	return pid
+}
+
+// A worker that does not count, or that does what it may not with the memory that it shares with
+// execd, harms its own stream alone.
+func TestHostileRing(t *testing.T) {
+	const done = `; echo '{"result":{"ok":true}}' >&4`
+	for what, test := range map[string]struct {
+		script    string
+		out       bool // it is to send
+		says      string
+		delivered int
+	}{
+		"says too much":          {`printf '\377\377\377\377' >&7` + done, true, "meddled", 0},
+		"says nothing":           {`printf '\0\0\0\0' >&7` + done, true, "meddled", 0},
+		"has read what is not":   {`printf '\377\377\377\377' >&7` + done, false, "", 0},
+		"does not fill":          {`printf '\1\0\0\1' >&7` + done, true, "meddled", 0},
+		"sends zeros":            {`printf '\0\1\0\0' >&7` + done, true, "", 256},
+		"makes it smaller":       {`truncate -s 0 /proc/self/fd/8 && exit 3; printf '\0\1\0\0' >&7` + done, true, "", 256},
+		"makes it larger":        {`head -c 2000000 /dev/zero >&8 && exit 3; printf '\0\1\0\0' >&7` + done, true, "", 256},
+		"closes":                 {`exec 7>&- 8>&-` + done, true, "", 0},
+		"closes, and says more":  {`printf '\0\1\0\0' >&7; exec 7>&-` + done, true, "", 256},
+		"leaves somebody":        {`sleep 1000 & true` + done, true, "", 0},
+		"is silent":              {`exec sleep 1000`, true, "nothing was done", 0},
+		"is silent, and to read": {`exec sleep 1000`, false, "nothing was done", 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.fake(test.script)
+			r.Stall, r.Grace = 1500*time.Millisecond, 500*time.Millisecond
+			var got bytes.Buffer
+			o, via := &order.Orders{Pack: &order.Pack{}, Bring: []order.Named{{From: "f"}}}, &Stream{To: &got}
+			if !test.out {
+				b := &blocked{stop: make(chan struct{})}
+				o, via = &order.Orders{Unpack: &order.Unpack{Part: "input"}}, &Stream{From: io.MultiReader(bytes.NewReader(make([]byte, 3<<20)), b), Stop: b.Stop}
+			}
+			_, err := r.by(o, via)
+			if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
+				t.Errorf("%v; want %q", err, test.says)
+			}
+			if got.Len() != test.delivered || len(bytes.Trim(got.Bytes(), "\x00")) > 0 {
+				t.Errorf("%d bytes were delivered; want %d zeros", got.Len(), test.delivered)
+			}
+		})
+	}
 }

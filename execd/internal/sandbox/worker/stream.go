@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"paddock/execd/internal/sandbox/ring"
 	"paddock/execd/internal/stage/exit"
 )
 
@@ -27,46 +25,67 @@ type Stream struct {
 // ErrCut is matched when the far end of a stream has failed, and not the worker.
 var ErrCut = errors.New("the connection was cut off")
 
-// pipeSize is how much a pipe holds, so that the worker works while the network does.
-const pipeSize = 1 << 20
+// most is how many bytes are read or written by one call. The more, the fewer wake-ups; but a
+// call that is not over within a minute is a stream that has stalled.
+const most = 256 << 10
 
-// buffers are those of streams under way.
-var buffers = sync.Pool{New: func() any { return new([128 << 10]byte) }}
-
-// relay moves the bytes between a stream and the pipe of a worker.
+// relay moves the bytes between a stream and the ring of a worker: in the ring they lie where
+// the worker has put them, or is to take them from.
 type relay struct {
-	via    *Stream // nil: there is none
-	theirs *os.File
-	ours   *os.File
+	via    *Stream      // nil: there is none
+	in     *ring.Writer // to the worker, of From
+	out    *ring.Reader // of To
+	theirs *ring.Theirs
 	moved  chan ending // its error is that of the far end, or errNonsense
 
 	bytes   atomic.Int64 // that were moved
 	writing atomic.Bool  // to the far end
 }
 
-// open makes the pipe.
-func (s *Stream) open() (*relay, error) {
-	r := &relay{via: s}
-	if s == nil {
-		return r, nil
+// open makes the ring.
+func (s *Stream) open() (r *relay, err error) {
+	r = &relay{via: s}
+	switch {
+	case s == nil:
+	case s.From != nil:
+		r.in, r.theirs, err = ring.NewWriter()
+	default:
+		r.out, r.theirs, err = ring.NewReader()
 	}
-	in, out, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a pipe: %w", err)
+	return r, err
+}
+
+// given returns what the worker is to have, as the numbers of order say.
+func (r *relay) given() []*os.File {
+	if r.via == nil {
+		return nil
 	}
-	if r.ours, r.theirs = in, out; s.From != nil {
-		r.ours, r.theirs = out, in
+	return []*os.File{r.theirs.Link, r.theirs.Memory}
+}
+
+// close closes our end.
+func (r *relay) close() {
+	if r.in != nil {
+		_ = r.in.Close()
+	} else {
+		_ = r.out.Close()
 	}
-	if raw, err := r.ours.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeSize) }) // there may be none so large
+}
+
+// stop has move return soon.
+func (r *relay) stop() {
+	if r.in != nil {
+		r.in.Stop()
+	} else {
+		r.out.Stop()
 	}
-	return r, nil
 }
 
 // abort is for when there is no worker.
 func (r *relay) abort() {
 	if r.via != nil {
-		_, _ = r.theirs.Close(), r.ours.Close()
+		_ = r.theirs.Close()
+		r.close()
 	}
 }
 
@@ -77,46 +96,68 @@ func (r *relay) start() {
 	}
 	_ = r.theirs.Close()
 	r.moved = make(chan ending, 1)
-	go func() { r.moved <- ending{r.move()} }()
+	move := r.give
+	if r.in != nil {
+		move = r.take
+	}
+	go func() {
+		err := move()
+		r.close()
+		r.moved <- ending{err}
+	}()
 }
 
-// move moves all bytes. The error is that of the far end, or errNonsense.
-func (r *relay) move() error {
-	defer r.ours.Close()
-	buf := buffers.Get().(*[128 << 10]byte)
-	defer buffers.Put(buf)
-	if r.via.From != nil {
-		for {
-			n, err := r.via.From.Read(buf[:])
-			r.bytes.Add(int64(n))
-			if _, gone := r.ours.Write(buf[:n]); gone != nil {
-				return nil // the worker says why
-			}
-			switch {
-			case errors.Is(err, io.EOF):
-				return nil
-			case err != nil:
-				return fmt.Errorf("%w: %w", ErrCut, err)
-			}
-		}
-	}
+// take moves all bytes of From to the worker. The error is that of the far end, or errNonsense.
+func (r *relay) take() error {
 	for {
-		n, err := r.ours.Read(buf[:])
-		if n > 0 {
-			r.writing.Store(true)
-			_, cut := r.via.To.Write(buf[:n])
-			r.writing.Store(false)
-			if r.bytes.Add(int64(n)); cut != nil {
-				return fmt.Errorf("%w: %w", ErrCut, cut)
-			}
+		room, gone := r.in.Room(most)
+		if gone != nil {
+			return nonsense(gone) // otherwise the worker says why
+		}
+		n, err := r.via.From.Read(room[:most])
+		r.bytes.Add(int64(n))
+		gone = r.in.Commit(n)
+		if gone == nil {
+			gone = r.in.Flush()
 		}
 		switch {
-		case errors.Is(err, io.EOF):
+		case gone != nil || errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return errNonsense
+			return fmt.Errorf("%w: %w", ErrCut, err)
 		}
 	}
+}
+
+// give moves all bytes of the worker to To. The error is that of the far end, or errNonsense.
+func (r *relay) give() error {
+	for {
+		b, end := r.out.Peek(1)
+		if b = b[:min(len(b), most)]; len(b) > 0 {
+			r.writing.Store(true)
+			_, cut := r.via.To.Write(b)
+			r.writing.Store(false)
+			if r.bytes.Add(int64(len(b))); cut != nil {
+				return fmt.Errorf("%w: %w", ErrCut, cut)
+			}
+			if _, gone := r.out.Discard(len(b)); gone != nil {
+				return errNonsense
+			}
+			continue
+		}
+		if errors.Is(end, io.EOF) {
+			return nil
+		}
+		return errNonsense
+	}
+}
+
+// nonsense returns errNonsense for what no worker says.
+func nonsense(err error) error {
+	if errors.Is(err, ring.ErrCount) {
+		return errNonsense
+	}
+	return nil
 }
 
 // lastBytes is how long the far end may take to end the stream that it sends, when the
@@ -142,12 +183,12 @@ func (r *relay) end(ctx context.Context, err error, grace time.Duration) error {
 		case <-ctx.Done():
 			timer.Stop()
 			r.via.Stop()
-			_ = r.ours.SetDeadline(time.Now())
+			r.stop()
 			<-r.moved
 			return cmp.Or(err, context.Cause(ctx))
 		case <-timer.C:
 			if now := r.bytes.Load(); !r.writing.Load() && now == was {
-				_ = r.ours.SetDeadline(time.Now())
+				r.stop()
 			} else {
 				was = now
 			}
@@ -169,7 +210,7 @@ func (r *relay) endFrom(err error) error {
 		case far = <-r.moved:
 		default:
 			r.via.Stop()
-			_ = r.ours.SetDeadline(time.Now())
+			r.stop()
 			<-r.moved
 		}
 	}

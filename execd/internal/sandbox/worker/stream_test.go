@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/internal/sandbox/order"
+	"paddock/execd/internal/sandbox/pack"
+	"paddock/execd/internal/sandbox/ring"
 	"paddock/execd/internal/stage/exit"
 	"paddock/test/harness"
 )
@@ -173,6 +175,14 @@ func TestUnpackParts(t *testing.T) {
 		if err := unix.Lstat(filepath.Join(r.files(), name), &st); err != nil || int(st.Uid) != r.owner.UID {
 			t.Errorf("%s is of %d, %v", name, st.Uid, err)
 		}
+	}
+}
+
+// A ring has room for a block that is read while another one is filled, or both ends would wait
+// for each other.
+func TestRingHasRoom(t *testing.T) {
+	if ring.Size < 2*pack.MaxRecord || ring.Size < most+pack.MaxRecord {
+		t.Errorf("a ring of %d bytes for records of %d, and reads of %d", ring.Size, pack.MaxRecord, most)
 	}
 }
 

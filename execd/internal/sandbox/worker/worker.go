@@ -2,7 +2,7 @@
 // owner of the job. The process outlives execd; who starts a transfer of a sandbox again
 // waits for the one that is under way. What it reports is the user's word, since a process
 // of his own may have changed it: it is bounded, and believed of his own files alone. The
-// manager of sandboxes uses this package; it imports order, asuser, user and exit.
+// manager of sandboxes uses this package; it imports order, ring, asuser, user and exit.
 package worker
 
 import (
@@ -90,7 +90,7 @@ func (r *Runner) Copy(ctx context.Context, owner *user.User, dir string, o *orde
 	if err != nil {
 		return order.Result{}, err
 	}
-	p, err := r.start(owner, dir, lock, relay.theirs, o, s)
+	p, err := r.start(owner, dir, lock, relay.given(), o, s)
 	if err != nil {
 		relay.abort()
 		return order.Result{}, err
@@ -204,7 +204,7 @@ type process struct {
 // ending is that something has ended, and how.
 type ending struct{ err error }
 
-func (r *Runner) start(owner *user.User, dir string, lock, stream *os.File, o *order.Orders, s *share) (*process, error) {
+func (r *Runner) start(owner *user.User, dir string, lock *os.File, stream []*os.File, o *order.Orders, s *share) (*process, error) {
 	text, err := o.Encode()
 	if err != nil {
 		return nil, &exit.Permanent{Errno: int(unix.E2BIG), Err: err}
@@ -238,10 +238,7 @@ func (r *Runner) start(owner *user.User, dir string, lock, stream *os.File, o *o
 		defer theirOrders.Close()
 		p.cmd.Stdin = theirOrders
 	}
-	p.cmd.ExtraFiles = []*os.File{lock, theirs, files, say} // as the numbers of order say
-	if stream != nil {
-		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, stream)
-	}
+	p.cmd.ExtraFiles = append([]*os.File{lock, theirs, files, say}, stream...) // as the numbers of order say
 	p.cmd.WaitDelay = time.Second
 	if err := r.Starter.Start(p.cmd); err != nil {
 		kill()
