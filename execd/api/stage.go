@@ -153,7 +153,7 @@ type StageInRequest struct {
 // StageInReply comes when all of the part is in the sandbox. An error that StageHave does not
 // mend ends the run: its event is ActivationGone.
 type StageInReply struct {
-	Root  string `json:"root,omitempty"` // sha256:...
+	Root  string `json:"root,omitempty"` // as pack.Digest.String has it
 	Bytes int64  `json:"bytes"`
 	Files int    `json:"files"`
 	Left  string `json:"left,omitempty"` // what was left out, in words

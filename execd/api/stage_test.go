@@ -47,12 +47,12 @@ func streams(status, answer string, got *bytes.Buffer) *api.Client {
 func TestStreams(t *testing.T) {
 	var got bytes.Buffer
 	said := ""
-	err := streams("200 OK", "\n\n\npaddock-pack 1\n\n\nrest\n", &got).StageOut(t.Context(), api.StageOutRequest{Sandbox: "s", Key: "k", Have: "h"}, func(r io.Reader) error {
+	err := streams("200 OK", "\n\n\npaddock-pack 2\n\n\nrest\n", &got).StageOut(t.Context(), api.StageOutRequest{Sandbox: "s", Key: "k", Have: "h"}, func(r io.Reader) error {
 		text, err := io.ReadAll(r)
 		said = string(text)
 		return err
 	})
-	if want := `{"sandbox":"s","key":"k","have":"h"}` + "\n /v1/stage-out"; err != nil || said != "paddock-pack 1\n\n\nrest\n" || got.String() != want {
+	if want := `{"sandbox":"s","key":"k","have":"h"}` + "\n /v1/stage-out"; err != nil || said != "paddock-pack 2\n\n\nrest\n" || got.String() != want {
 		t.Errorf("%q, %v; asked %q", said, err, got.String())
 	}
 	mine := errors.New("mine")

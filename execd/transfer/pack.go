@@ -37,7 +37,7 @@ func packWord(args []string) int {
 	p, err := w.pack(pack.NewBuffer(os.Stdout), flags.Arg(0), have)
 	w.warn()
 	if err == nil {
-		fmt.Fprintf(os.Stderr, "sha256:%s %d bytes\n", p.root, p.out.Bytes())
+		fmt.Fprintf(os.Stderr, "blake3:%s %d bytes\n", p.root, p.out.Bytes())
 	}
 	return failed(err)
 }

@@ -151,7 +151,7 @@ func (r *receiver) finish() {
 	cmd := r.unpack(r.rest())
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	if out, err := cmd.Output(); err != nil || !strings.HasPrefix(string(out), "sha256:"+r.root.String()+" ") {
+	if out, err := cmd.Output(); err != nil || !strings.HasPrefix(string(out), "blake3:"+r.root.String()+" ") {
 		r.Fatalf("%s, %v\n%s", out, err, said.String())
 	}
 	files := func(lines []string) []string {

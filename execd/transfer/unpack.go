@@ -76,7 +76,7 @@ func unpackWord(args []string) int {
 		return failed(err)
 	}
 	w.warn()
-	_, err = fmt.Printf("sha256:%s %d bytes\n", root, w.bytes.Load())
+	_, err = fmt.Printf("blake3:%s %d bytes\n", root, w.bytes.Load())
 	return failed(err)
 }
 

@@ -42,9 +42,10 @@ func TestIdentify(t *testing.T) {
 	for text, want := range map[string]string{
 		"Apache License\n  Version 2.0, January 2004":                                                    "Apache-2.0",
 		"Permission is hereby granted, free of charge, to any person obtaining a copy\nof this software": "MIT",
-		bsd:                              "BSD-2-Clause",
-		bsd + " ... Neither the name of": "BSD-3-Clause",
-		"GNU GENERAL PUBLIC LICENSE":     "",
+		bsd:                               "BSD-2-Clause",
+		bsd + " ... Neither the name of":  "BSD-3-Clause",
+		"Legal Code\n\nCC0 1.0 Universal": "CC0-1.0",
+		"GNU GENERAL PUBLIC LICENSE":      "",
 	} {
 		if got := identify(text); got != want {
 			t.Errorf("identify(%q) = %q; want %q", text, got, want)

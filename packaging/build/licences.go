@@ -96,6 +96,8 @@ func identify(text string) string {
 			return "BSD-3-Clause"
 		}
 		return "BSD-2-Clause"
+	case strings.Contains(text, "CC0 1.0 Universal"):
+		return "CC0-1.0"
 	}
 	return ""
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"encoding/binary"
 	"fmt"
@@ -19,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/zeebo/blake3"
 
 	"paddock/execd/api"
 	"paddock/test/harness"
@@ -100,7 +101,7 @@ type forgery struct {
 // begin says how much there is.
 func begin(items, size uint64) *forgery {
 	f := &forgery{}
-	f.WriteString("paddock-pack 1\n")
+	f.WriteString("paddock-pack 2\n")
 	b := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, items), size)
 	f.record(1, append(b, make([]byte, 16+64)...))
 	return f
@@ -113,7 +114,7 @@ func (f *forgery) record(kind byte, payload []byte) {
 }
 
 func (f *forgery) sum(parts ...[]byte) {
-	f.root = sha256.Sum256(append(f.root[:], bytes.Join(parts, nil)...))
+	f.root = blake3.Sum256(append(f.root[:], bytes.Join(parts, nil)...))
 }
 
 // close counts the file that is open.
@@ -156,11 +157,11 @@ func (f *forgery) open(name string, mode uint16, size int) *forgery {
 // block has data as blocks of the length that they may have.
 func (f *forgery) block(at int, data []byte) *forgery {
 	for part := range slices.Chunk(data, 256<<10) {
-		digest := sha256.Sum256(part)
+		digest := blake3.Sum256(part)
 		b := binary.BigEndian.AppendUint64(nil, uint64(at))
 		f.record(8, bytes.Join([][]byte{{0}, b, digest[:], part}, nil))
 		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
-		f.data = sha256.Sum256(bytes.Join([][]byte{f.data[:], b, digest[:]}, nil))
+		f.data = blake3.Sum256(bytes.Join([][]byte{f.data[:], b, digest[:]}, nil))
 		at += len(part)
 	}
 	return f

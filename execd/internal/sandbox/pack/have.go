@@ -16,7 +16,7 @@ type Have struct {
 	Partial, File Digest // with Offset: what List is with that file, and the digest of what it has
 }
 
-const haveForm = "paddock-have 1 %016x %016x %016x %016x %s %s %s %s"
+const haveForm = "paddock-have 2 %016x %016x %016x %016x %s %s %s %s"
 
 // String returns it as a line without its end, always of the same length.
 func (h Have) String() string {
@@ -32,7 +32,7 @@ func ParseHave(text string) (Have, error) {
 	var h Have
 	var at uint64
 	var digests [4][]byte
-	_, err := fmt.Sscanf(text, "paddock-have 1 %x %x %x %x %x %x %x %x", &h.Items, &h.Bytes, &at, &h.Data, &digests[0], &digests[1], &digests[2], &digests[3])
+	_, err := fmt.Sscanf(text, "paddock-have 2 %x %x %x %x %x %x %x %x", &h.Items, &h.Bytes, &at, &h.Data, &digests[0], &digests[1], &digests[2], &digests[3])
 	h.Offset = int64(at)
 	for i, d := range []*Digest{&h.List, &h.Root, &h.Partial, &h.File} {
 		copy(d[:], digests[i])

@@ -1,10 +1,10 @@
 // Package pack is the format in which a tree of files travels from one process to
-// another, as pack(5) tells users. It imports the standard library alone; both ends of
-// execd-transfer link it.
+// another, as pack(5) tells users. It imports blake3 beside the standard library; both
+// ends of execd-transfer link it.
 //
 // # Stream
 //
-// A stream begins with the line "paddock-pack 1". Records follow: a byte with the type,
+// A stream begins with the line "paddock-pack 2". Records follow: a byte with the type,
 // three bytes with the length of the payload, and the payload. Numbers are big-endian,
 // and have 64 bits where nothing else is said.
 //
@@ -29,12 +29,12 @@
 //
 // # Digests
 //
-// The digest of a block is the SHA-256 of its bytes. A file's begins with 32 zeros and is
-// for each block the SHA-256 of itself, the offset, the length in 32 bits and the digest
+// The digest of a block is the BLAKE3 of its bytes. A file's begins with 32 zeros and is
+// for each block the BLAKE3 of itself, the offset, the length in 32 bits and the digest
 // of the block.
 //
 // Items are the records from dir to link. Two digests go through all of them, both begin
-// with 32 zeros. list is for each item the SHA-256 of itself, the type and the payload;
+// with 32 zeros. list is for each item the BLAKE3 of itself, the type and the payload;
 // root is that of itself, the type, the payload and, for a file, the digest of the file.
 // A sender that reads directories in the same order again finds the same list without
 // reading a file. root says that both ends have the same.
@@ -46,20 +46,24 @@
 // through the tree again. Where list is the same after as many items, it sends begin with
 // from, at and list as they are in Have, an inside for each directory in which it is
 // then, and the items behind. path begins with 32 zeros and is for each inside the
-// SHA-256 of itself and the name. at is 0 if the file behind them is another, and is sent
+// BLAKE3 of itself and the name. at is 0 if the file behind them is another, and is sent
 // from its beginning. Otherwise it begins anew, with zeros.
 package pack
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/zeebo/blake3"
 )
 
-// Magic is how a stream begins.
-const Magic = "paddock-pack 1\n"
+// Magic is how a stream begins: a word, and the version of the form.
+const (
+	magicWord = "paddock-pack "
+	Magic     = magicWord + "2\n"
+)
 
 // Limits, in bytes but for the last.
 const (
@@ -94,8 +98,11 @@ const (
 // item reports whether a record is one that counts.
 func (t Type) item() bool { return t >= Dir && t <= Link }
 
-// Digest is a SHA-256.
-type Digest [sha256.Size]byte
+// sizeDigest is how many bytes a digest has.
+const sizeDigest = 32
+
+// Digest is a BLAKE3.
+type Digest [sizeDigest]byte
 
 func (d Digest) String() string { return fmt.Sprintf("%x", d[:]) }
 
@@ -111,11 +118,11 @@ type Meta struct {
 // Sizes of what is before a payload, and of payloads before a text.
 const (
 	sizeHead  = 4
-	sizeBegin = 4*8 + 2*sha256.Size
+	sizeBegin = 4*8 + 2*sizeDigest
 	sizeUp    = 2 + 8 + 4
 	sizeFile  = sizeUp + 3*8
-	sizeBlock = 1 + 8 + sha256.Size
-	sizeEnd   = sha256.Size + 8
+	sizeBlock = 1 + 8 + sizeDigest
+	sizeEnd   = sizeDigest + 8
 	sizeFail  = 4 + 1
 )
 
@@ -169,13 +176,12 @@ type progress struct {
 }
 
 func sum(d Digest, parts ...[]byte) Digest {
-	h := sha256.New()
-	h.Write(d[:])
+	var b [512]byte // enough for most
+	all := append(b[:0], d[:]...)
 	for _, p := range parts {
-		h.Write(p)
+		all = append(all, p...)
 	}
-	h.Sum(d[:0])
-	return d
+	return blake3.Sum256(all)
 }
 
 // close counts the file that is open, if one is.

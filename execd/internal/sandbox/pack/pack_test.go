@@ -3,13 +3,14 @@ package pack
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zeebo/blake3"
 )
 
 // call is a call of a Writer.
@@ -284,7 +285,7 @@ func raw(have Have, records ...[]byte) []byte {
 		t, payload := Type(r[0]), slices.Clone(r[1:])
 		switch {
 		case t == Block && len(payload) >= sizeBlock:
-			d := sha256.Sum256(payload[sizeBlock:])
+			d := blake3.Sum256(payload[sizeBlock:])
 			copy(payload[9:], d[:])
 			p.block(int64(binary.BigEndian.Uint64(payload[1:])), len(payload)-sizeBlock, d[:])
 		case t == Again:
@@ -323,7 +324,7 @@ func rec(t Type, parts ...any) []byte {
 }
 
 func block(at int, data string) []byte {
-	return rec(Block, "\x00", at, strings.Repeat("d", sha256.Size), data)
+	return rec(Block, "\x00", at, strings.Repeat("d", sizeDigest), data)
 }
 
 // What no honest sender writes is refused.
@@ -357,7 +358,7 @@ func TestHostile(t *testing.T) {
 		"empty block":    {f, block(0, ""), end},
 		"no file":        {block(0, "1"), end},
 		"old file":       {f, rec(Dir, "d"), block(0, "1"), rec(Up, Meta{}), end},
-		"compressed":     {f, rec(Block, "\x01", 0, strings.Repeat("d", sha256.Size), "1"), end},
+		"compressed":     {f, rec(Block, "\x01", 0, strings.Repeat("d", sizeDigest), "1"), end},
 		"huge block":     {f, block(0, strings.Repeat("x", MaxBlock+1)), end},
 		"up":             {rec(Up, Meta{}), end},
 		"not up":         {rec(Dir, "d"), end},
@@ -406,6 +407,19 @@ func TestHostileResume(t *testing.T) {
 		if lines, _, err := read(raw(c.begin, c.records...), c.have); !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: %q, %v", name, lines, err)
 		}
+	}
+}
+
+// A stream of another version is no damaged one, and said to be what it is.
+func TestAnotherVersion(t *testing.T) {
+	stream, err := write(t, Have{}, tree...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = read(bytes.Replace(stream, []byte("pack 2"), []byte("pack 1"), 1), Have{})
+	const want = `it is "paddock-pack 1", and this version of Paddock knows "paddock-pack 2" alone`
+	if err == nil || err.Error() != want || errors.Is(err, ErrFormat) {
+		t.Errorf("%v; want %s", err, want)
 	}
 }
 

@@ -2,10 +2,13 @@ package pack
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
+
+	"github.com/zeebo/blake3"
 )
 
 // Record is one of what a stream is made of.
@@ -55,7 +58,11 @@ func NewReader(source Source, have Have, maxItems, maxBytes uint64) (*Reader, er
 	if err != nil {
 		return nil, early(err)
 	}
-	if magic = magic[:len(Magic)]; string(magic) != Magic {
+	switch got := string(magic[:len(Magic)]); {
+	case got == Magic:
+	case strings.HasPrefix(got, magicWord):
+		return nil, fmt.Errorf("it is %q, and this version of Paddock knows %q alone", strings.TrimSpace(got), strings.TrimSpace(Magic))
+	default:
 		return nil, broken("it does not begin with %q", Magic)
 	}
 	t, b, err := p.record()
@@ -70,7 +77,7 @@ func NewReader(source Source, have Have, maxItems, maxBytes uint64) (*Reader, er
 	n := func(i int) uint64 { return binary.BigEndian.Uint64(b[8*i:]) }
 	p.Items, p.Bytes, p.at = n(0), n(1), int64(n(3))
 	from := Have{Items: n(2), Offset: p.at, List: Digest(b[32:])}
-	p.want = Digest(b[32+sha256.Size:])
+	p.want = Digest(b[32+sizeDigest:])
 	p.Resumed = from != Have{}
 	if p.Resumed {
 		if from.Items != have.Items || from.List != have.List || from.Offset != 0 && from.Offset != have.Offset {
@@ -189,7 +196,7 @@ func (r *Reader) Next() (Record, error) {
 		r.open = false
 	case End:
 		r.close()
-		if rec.Skipped = binary.BigEndian.Uint64(b[sha256.Size:]); Digest(b) != r.root || r.depth != 0 || r.at > 0 && !r.started {
+		if rec.Skipped = binary.BigEndian.Uint64(b[sizeDigest:]); Digest(b) != r.root || r.depth != 0 || r.at > 0 && !r.started {
 			err = broken("it does not end with what it was made of")
 		}
 		r.ended = true
@@ -206,7 +213,7 @@ func (r *Reader) Next() (Record, error) {
 // file.
 func (r *Reader) checkBlock(b []byte) (offset int64, data []byte, err error) {
 	offset, data = int64(binary.BigEndian.Uint64(b[1:])), b[sizeBlock:]
-	switch digest := sha256.Sum256(data); {
+	switch digest := blake3.Sum256(data); {
 	case !r.open:
 		return 0, nil, broken("a block belongs to no file")
 	case b[0] != 0:

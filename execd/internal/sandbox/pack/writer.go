@@ -1,10 +1,11 @@
 package pack
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"io"
+
+	"github.com/zeebo/blake3"
 )
 
 // ErrAnew is that the receiver has something else. Nothing was written, and the sender
@@ -206,7 +207,7 @@ func (w *Writer) Room(n int) (block []byte, err error) {
 // Block makes the first n bytes of what Room has returned a block at an offset of the file.
 func (w *Writer) Block(offset int64, n int) error {
 	data := w.room[sizeHead+sizeBlock:][:n]
-	digest := sha256.Sum256(data)
+	digest := blake3.Sum256(data)
 	b := append(w.room[:0], head(Block, sizeBlock+n)...)
 	b = binary.BigEndian.AppendUint64(append(b, 0), uint64(offset))
 	copy(w.room[len(b):], digest[:])
