@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -118,6 +119,9 @@ func (w *worker) add(n int64) {
 // newWorker returns one that has no orders. A process for each transfer is to be small.
 func newWorker() *worker {
 	debug.SetGCPercent(25)
+	// With one, the runtime takes the processor away from each system call that is not over at
+	// once, gives it to nobody, and both have to be woken.
+	runtime.GOMAXPROCS(2)
 	unix.Umask(0)
 	return &worker{orders: &order.Orders{}, links: -1, beside: -1}
 }
