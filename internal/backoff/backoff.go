@@ -25,3 +25,27 @@ func (d Doubling) After(failures int) time.Duration {
 	}
 	return pause
 }
+
+// Programs has the pauses between the starts of a program that execd keeps going.
+var Programs = Doubling{First: time.Second, Most: 5 * time.Minute}
+
+// Restarts says when such a program may be started again that has ended: after a pause of
+// Programs, which is the first again when the program was of use in between. It has no lock.
+type Restarts struct {
+	pause     time.Duration
+	notBefore time.Time
+}
+
+// Ended notes that the program has ended, or could not be started, and returns the pause
+// before the next start.
+func (r *Restarts) Ended(now time.Time) time.Duration {
+	r.pause = Programs.Next(r.pause)
+	r.notBefore = now.Add(r.pause)
+	return r.pause
+}
+
+// Useful notes that the program does what it is there for.
+func (r *Restarts) Useful() { r.pause = 0 }
+
+// Wait returns how long it is to the next start; not more than 0: it may be now.
+func (r *Restarts) Wait(now time.Time) time.Duration { return r.notBefore.Sub(now) }

@@ -28,9 +28,6 @@ const (
 	sensorDraining = time.Second      // for reading what it wrote before it ended
 )
 
-// restarts are the pauses before a sensor that died is started again.
-var restarts = backoff.Doubling{First: time.Second, Most: 5 * time.Minute}
-
 // sensor is a load sensor, see sge_conf(5): a program that reports what execd cannot
 // measure. A newline asks it for a report, and it ends on the word quit or the end of
 // its input.
@@ -43,9 +40,8 @@ type sensor struct {
 	mu           sync.Mutex
 	host, global map[string]string // guarded by mu; the last report
 
-	complained bool          // of a report, since it was started
-	pause      time.Duration // before it was started last
-	notBefore  time.Time
+	complained bool // of a report, since it was started
+	restarts   backoff.Restarts
 }
 
 // ask asks for a report, unless one is under way.
@@ -103,12 +99,12 @@ func (s *sensor) run(ctx context.Context) {
 			p = nil
 		}
 		if p == nil {
-			if time.Now().Before(s.notBefore) {
+			if s.restarts.Wait(time.Now()) > 0 {
 				continue
 			}
 			var err error
 			if p, err = s.start(); err != nil {
-				s.later()
+				s.restarts.Ended(time.Now())
 				s.load.Log.Warn(fmt.Sprintf("cannot start load sensor %q: %v", s.command, err))
 				continue
 			}
@@ -118,17 +114,10 @@ func (s *sensor) run(ctx context.Context) {
 				s.died(p, err)
 				p = nil
 			} else {
-				s.pause = 0
+				s.restarts.Useful()
 			}
 		}
 	}
-}
-
-// later puts off the next start.
-func (s *sensor) later() time.Duration {
-	s.pause = restarts.Next(s.pause)
-	s.notBefore = time.Now().Add(s.pause)
-	return s.pause
 }
 
 // died cleans up after a sensor that has ended, or must end. Its last report no longer
@@ -138,7 +127,7 @@ func (s *sensor) died(p *program, reason error) {
 	if reason == nil || errors.Is(reason, errEnded) {
 		reason = errors.New("it ended: " + p.cmd.ProcessState.String())
 	}
-	s.load.Log.Warn(fmt.Sprintf("load sensor %q: %v: started again after %v at the earliest", s.command, reason, s.later()))
+	s.load.Log.Warn(fmt.Sprintf("load sensor %q: %v: started again after %v at the earliest", s.command, reason, s.restarts.Ended(time.Now())))
 	s.set(nil, nil)
 }
 

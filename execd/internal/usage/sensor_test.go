@@ -17,6 +17,7 @@ import (
 	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/user"
+	"paddock/internal/backoff"
 	"paddock/test/harness"
 	"paddock/test/props"
 )
@@ -248,7 +249,7 @@ read line; read line <"${0%/*}/let"; echo begin; echo global:license:3; echo end
 	s.Configure(often, false, nil)
 	s.wait("the value to go", func(v map[string]conf.Value) bool { _, ok := v["license"]; return !ok })
 	starts, err := os.ReadFile(s.dir + "/starts")
-	if n := len(starts) / len("x\n"); err != nil || n < 2 || n > 1+int(time.Since(begin)/restarts.First) {
+	if n := len(starts) / len("x\n"); err != nil || n < 2 || n > 1+int(time.Since(begin)/backoff.Programs.First) {
 		t.Errorf("it was started %d times in %v, %v", n, time.Since(begin), err)
 	}
 	s.none()
@@ -265,15 +266,6 @@ func (s *sensing) none() {
 		}), err
 	}); err != nil {
 		s.t.Errorf("%v\n%s", err, s.log)
-	}
-}
-
-func TestSensorBackoff(t *testing.T) {
-	s := &sensor{}
-	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
-		if got := s.later(); got != want*time.Second {
-			t.Errorf("backoff is %v; want %v", got, want*time.Second)
-		}
 	}
 }
 
