@@ -20,7 +20,7 @@ const (
 
 // HookCall is a hook that is to be run.
 type HookCall struct {
-	Processes int      // the hook may have as many at once, itself included
+	Processes int      // the hook may have as many at once, itself included; 0: it has no bound
 	Dir       string   // where it works
 	Argv      []string // the program's path and its arguments
 	Env       []string // all of its environment
@@ -69,7 +69,7 @@ func ReadHookCall(r io.Reader) (*HookCall, error) {
 		return nil, errHookCall
 	}
 	processes, err := strconv.Atoi(words[0])
-	if err != nil || processes < 1 {
+	if err != nil || processes < 0 {
 		return nil, errHookCall
 	}
 	n, ok := decimal(words[2], uint64(len(words)-3))

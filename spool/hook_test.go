@@ -34,7 +34,7 @@ func TestHookCall(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "0000", "00000004A=1", "00000000", "ffffffff", "x0000000",
-		framed("1", "/"), framed("1", "/", "0"), framed("1", "/", "2", "/x"), framed("0", "/", "1", "/x"), framed("x", "/", "1", "/x"),
+		framed("1", "/"), framed("1", "/", "0"), framed("1", "/", "2", "/x"), framed("-1", "/", "1", "/x"), framed("x", "/", "1", "/x"),
 		framed("1", "/", "-1", "/x"), framed("1", "/", "1", ""), framed("1", "/", "1", "/x", "=x"), framed("1", "/", "1", "/x", ""),
 		framed("1", "/", "1", "/x")[:16],
 	} {

@@ -206,15 +206,18 @@ func (h *hook) watch() {
 		case over:
 			h.job.Signal(unix.SIGKILL)
 			h.killed, h.killAt = true, now.Add(killLimit)
-		case !h.stopping() && !now.Before(h.look):
+		case !h.stopping() && h.counts() && !now.Before(h.look):
 			h.count()
 			continue
 		}
-		until := h.look
-		if h.stopping() {
-			until = h.killAt
+		wait := max(h.look.Sub(now), 0)
+		switch {
+		case h.stopping():
+			wait = max(h.killAt.Sub(now), 0)
+		case !h.counts():
+			wait = -1
 		}
-		w, err := h.loop.Wait(max(until.Sub(now), 0))
+		w, err := h.loop.Wait(wait)
 		if err != nil {
 			h.stop("cannot wait: "+err.Error(), 0)
 		}
@@ -263,6 +266,10 @@ func (h *hook) take() {
 		h.report.Status = ws.ExitStatus()
 	}
 }
+
+// counts reports whether the hook may have only so many processes. A hook server may have any
+// number: it stays, and counting would wake the host every few seconds.
+func (h *hook) counts() bool { return h.processes > 0 }
 
 // count ends a hook that has more processes than it may.
 func (h *hook) count() {

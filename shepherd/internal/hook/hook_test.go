@@ -133,6 +133,7 @@ func TestRun(t *testing.T) {
 		{sh("sleep 1000"), false, "taken\nstopped told to\nstatus -15\n", "", 0},
 		{sh("sleep 1000 & sleep 1000 & sleep 1000"), false, "taken\nstopped told to\nstatus -15\n", "", 0},
 		{sh("while :; do sleep 1000 & done"), true, "taken\nstopped more than 10 processes\nstatus -9\n", "", 0},
+		{calling(0, "/", "/bin/sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.3 & done; wait; exit 4"), true, "taken\nwaits\nstatus 4\n", "", -1},
 		{calling(10, "/no/dir", "/bin/sh"), true, "taken\nfailed cannot work in \"/no/dir\": no such file or directory\n", "", 1},
 		{calling(10, "/", "/no/program"), true, "taken\nfailed cannot execute \"/no/program\": no such file or directory\n", "", 1},
 		{nil, false, "", "", 1},
