@@ -420,8 +420,9 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.stages.Journal = logs
 	d.store.OnNotice(logs.Notice)
 	d.calls = &hook.Runner{
-		Starter: d.launch.AsUser, Privileged: o.RootMode, Users: d.users, Host: host, Log: log,
+		Starter: d.launch.AsUser, Privileged: o.RootMode, Users: d.users, Host: host, Spool: root.Path(), Log: log,
 	}
+	d.calls.Serve(d.hooks.Load())
 	d.stages.Hooks, d.stages.HookTable = d.calls, d.hooks.Load
 	d.launch.Exited, d.launch.Noticed, d.launch.Aside = d.stages.Exited, d.stages.Noticed, d.stages.Aside
 	d.usage.Exceeded = d.stages.Exceeded

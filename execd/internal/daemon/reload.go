@@ -50,7 +50,9 @@ func (d *daemon) reloaded(changed []string, err error) {
 	// Another reload may tell the managers at the same time.
 	d.config.Tell(func(c *conf.Config) {
 		d.keep(c)
-		d.hooks.Store(hook.NewTable(c.Knobs))
+		hooks := hook.NewTable(c.Knobs)
+		d.calls.Serve(hooks)
+		d.hooks.Store(hooks)
 		d.reportWarnings(c)
 		d.reportHooks()
 		d.sandboxes.Configure()

@@ -33,10 +33,15 @@ const (
 	UpdateJobInfo            Name = "UPDATE_JOB_INFO"             // how the job is, from time to time
 	JobExit                  Name = "JOB_EXIT"                    // the job has ended
 	OutputDone               Name = "OUTPUT_DONE"                 // its output has arrived, or is given up
+	ReportWork               Name = "REPORT_WORK"                 // how fetched work has ended, until that is heard
 )
 
+// Server is no hook, but the program that answers hooks of its keyword for which no program
+// is named.
+const Server Name = "SERVER"
+
 // Names are all hooks, in the order of a job's life.
-var Names = []Name{FetchWork, ReplyFetch, EvictClaim, RenewClaim, PrepareJobBeforeTransfer, PrepareJob, UpdateJobInfo, JobExit, OutputDone}
+var Names = []Name{FetchWork, ReplyFetch, EvictClaim, RenewClaim, PrepareJobBeforeTransfer, PrepareJob, UpdateJobInfo, JobExit, OutputDone, ReportWork}
 
 // Hook is a program to be called, and what it may use.
 type Hook struct {
@@ -47,6 +52,8 @@ type Hook struct {
 	Limit        time.Duration // how long it may run
 	MaxOutput    int64         // bytes of its standard output
 	MaxProcesses int           // processes it may have at a time, itself among them
+	// Served says that Path is the hook server of the keyword, which is asked.
+	Served bool
 	// Own marks a program of the user whose rights it has: only with these rights its
 	// path may be looked at.
 	Own bool

@@ -18,12 +18,13 @@ const (
 )
 
 // lines passes the standard error of one run of a hook on to the log, line by line: at
-// most lineBurst at once, then one in lineEvery, and maxLines in all. One goroutine at
-// a time may use it.
+// most lineBurst at once, then one in lineEvery, and maxLines in all, unless the run stays.
+// One goroutine at a time may use it.
 type lines struct {
 	log   *slog.Logger
 	label string
 	hook  string
+	stays bool // it is of a hook server, which may write for weeks: any number of lines in all
 	pid   atomic.Int64
 
 	last    []byte // the last bytes of all
@@ -60,6 +61,9 @@ func (l *lines) say() {
 	if len(line) == 0 || !l.may() {
 		return
 	}
+	if l.stays {
+		l.sayDropped()
+	}
 	more := ""
 	if cut {
 		more = " (cut)"
@@ -76,7 +80,7 @@ func (l *lines) may() bool {
 		l.quota = min(l.quota+now.Sub(l.since), lineBurst*lineEvery)
 	}
 	l.since = now
-	if l.quota < lineEvery || l.said >= maxLines {
+	if l.quota < lineEvery || l.said >= maxLines && !l.stays {
 		l.dropped++
 		return false
 	}
@@ -90,8 +94,14 @@ func (l *lines) end() {
 	if len(l.line) > 0 {
 		l.say()
 	}
+	l.sayDropped()
+}
+
+// sayDropped logs how many lines were not logged since it was said last.
+func (l *lines) sayDropped() {
 	if l.dropped > 0 {
 		l.log.Warn(fmt.Sprintf("%s: hook %s: stderr: pid=%d lines=%d not logged: too many", l.label, l.hook, l.pid.Load(), l.dropped))
+		l.dropped = 0
 	}
 }
 

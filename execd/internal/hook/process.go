@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -136,23 +137,31 @@ func (r *Runner) call(to *parent, c *Call, env []string) (_ *process, err error)
 	if err := to.hand(theirs); err != nil {
 		return nil, err
 	}
+	processes := cmp.Or(max(c.Hook.MaxProcesses, 0), DefaultMaxProcesses)
+	if c.talk != nil {
+		processes = 0 // any number, see the shepherd's parent of hooks
+	}
 	call := spool.HookCall{
-		Processes: cmp.Or(max(c.Hook.MaxProcesses, 0), DefaultMaxProcesses), Dir: cmp.Or(c.Dir, "/"),
+		Processes: processes, Dir: cmp.Or(c.Dir, "/"),
 		Argv: slices.Concat([]string{c.Hook.Path}, c.Args, c.Hook.Args), Env: env,
 	}
-	p.lines = &lines{log: r.Log, label: c.Label, hook: knobName(c.Hook.Keyword, c.Hook.Name)}
+	p.lines = &lines{log: r.Log, label: c.Label, hook: knobName(c.Hook.Keyword, c.Hook.Name), stays: c.talk != nil}
 	most := cmp.Or(max(c.Hook.MaxOutput, 0), DefaultMaxOutput)
 	p.writers.Go(func() {
 		// Neither error matters: a hook need not read its input, and one that was not
 		// told what to run has no result.
 		_, _ = p.socket.Write(call.Append(nil))
 	})
-	p.writers.Go(func() {
-		_, _ = p.stdin.Write(c.Stdin)
-		p.stdin.Close()
-	})
 	p.readers.Go(p.readReport)
-	p.readers.Go(func() { p.readOutput(most) })
+	if c.talk != nil {
+		p.readers.Go(func() { c.talk(p.stdin, p.stdout) })
+	} else {
+		p.writers.Go(func() {
+			_, _ = p.stdin.Write(c.Stdin)
+			p.stdin.Close()
+		})
+		p.readers.Go(func() { p.readOutput(most) })
+	}
 	p.readers.Go(p.readErrors)
 	return p, nil
 }
@@ -384,12 +393,12 @@ func (p *process) readErrors() {
 	}
 }
 
-// awaitMarked waits until no process is left that was started with a variable in its
-// environment, or until the limit or ctx ends, and reports whether none is left.
-func awaitMarked(ctx context.Context, mark string, limit time.Duration) bool {
+// awaitGone waits until no process is left that is one of some, or until the limit or ctx
+// ends, and reports whether none is left.
+func awaitGone(ctx context.Context, some func(proc.Process) bool, limit time.Duration) bool {
 	for end := time.Now().Add(limit); ; {
 		all, _ := proc.All()
-		i := slices.IndexFunc(all, marked(mark))
+		i := slices.IndexFunc(all, some)
 		if i < 0 {
 			return true
 		}
@@ -400,15 +409,25 @@ func awaitMarked(ctx context.Context, mark string, limit time.Duration) bool {
 	}
 }
 
-// markedLook is how long awaitMarked waits for one of them before it looks at ctx.
+// markedLook is how long awaitGone waits for one of them before it looks at ctx.
 const markedLook = 500 * time.Millisecond
 
 // killMarked kills all processes that were started with a variable in their
 // environment, and returns how many there were. Processes that they start meanwhile
 // have the variable as well.
-func killMarked(mark string) int {
-	killed, _ := proc.Kill(killPatience, marked(mark)) // a process that hangs in a file system does not die
+func killMarked(mark string) int { return kill(marked(mark)) }
+
+func kill(some func(proc.Process) bool) int {
+	killed, _ := proc.Kill(killPatience, some) // a process that hangs in a file system does not die
 	return killed
+}
+
+// ownedBy returns a function that reports whether a process is one of some and a user's.
+func ownedBy(uid int, some func(proc.Process) bool) func(proc.Process) bool {
+	return func(p proc.Process) bool {
+		var st unix.Stat_t
+		return unix.Stat("/proc/"+strconv.Itoa(p.PID), &st) == nil && int(st.Uid) == uid && some(p)
+	}
 }
 
 // killPatience bounds the wait for what was killed.

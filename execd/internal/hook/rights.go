@@ -15,9 +15,9 @@ import (
 	"paddock/execd/internal/user"
 )
 
-// ofDaemon are the hooks that execd calls for itself. The others run as the user of a
-// job.
-var ofDaemon = []Name{FetchWork, ReplyFetch, EvictClaim, RenewClaim}
+// ofDaemon are the hooks that execd calls for itself, which a hook server may answer. The
+// others run as the user of a job.
+var ofDaemon = []Name{FetchWork, ReplyFetch, EvictClaim, RenewClaim, ReportWork}
 
 // Rights returns warnings about hooks that could not be run where execd is root: the
 // account of execd's own hooks does not exist, which is said once, or the user that a
@@ -31,11 +31,14 @@ func (t *Table) Rights(ctx context.Context, users asuser.Users) []knob.Problem {
 	account, err := users.ByName(ctx, asuser.Account)
 	told := false
 	for _, keyword := range t.Keywords() {
-		for _, n := range Names {
+		for _, n := range append(slices.Clone(Names), Server) {
 			h := t.hooks[keyword][n]
+			if n == Server {
+				h = t.servers[keyword]
+			}
 			switch {
-			case h == nil || t.broken[h]:
-			case !slices.Contains(ofDaemon, n):
+			case h == nil || t.broken[h] || h.Served:
+			case n != Server && !slices.Contains(ofDaemon, n):
 				if why := closed(h.Path, nil); why != "" {
 					warn(h, fmt.Sprintf("%s: %s keeps the users of jobs from running it", shown(h.Path), why))
 				}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -26,7 +27,10 @@ type Runner struct {
 	Host       string // for HOSTNAME
 	Log        *slog.Logger
 
+	Spool string // of the execd, by which hook servers of a dead one are known
+
 	parents parents // idle parents
+	servers servers
 
 	mu      sync.Mutex
 	stopped bool                                // guarded by mu; no hook is begun any more
@@ -56,6 +60,10 @@ type Call struct {
 	// Their parents end them, and this hook begins when they have ended. "": there were
 	// none.
 	Behind string
+
+	// talk speaks with a hook server over its standard streams, until its output has ended;
+	// nil: it is none.
+	talk func(stdin, stdout *os.File)
 }
 
 // Run runs a hook, waits for its end, and leaves no process of it. The end of ctx ends
@@ -64,7 +72,11 @@ func (r *Runner) Run(ctx context.Context, c Call) Result {
 	res := Result{Keyword: c.Hook.Keyword, Hook: c.Hook.Name, Started: time.Now(), Status: noStatus}
 	ctx, over := r.begin(ctx, c.Label)
 	defer over()
-	if err := r.run(ctx, &c, &res); err != nil {
+	do := r.run
+	if c.Hook.Served {
+		do = r.ask
+	}
+	if err := do(ctx, &c, &res); err != nil {
 		res.Err = err
 	}
 	res.Took = time.Since(res.Started)
@@ -152,11 +164,18 @@ func (r *Runner) run(ctx context.Context, c *Call, res *Result) error {
 	if err != nil {
 		return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, err)
 	}
-	if c.Behind != "" && !awaitMarked(ctx, c.Behind, behindLimit) {
+	before := marked(c.Behind)
+	if c.talk != nil {
+		// Anybody may put the variable, which is always the same, into the environment of
+		// something that does not end.
+		before = ownedBy(u.UID, before)
+		env = append(slices.Clip(env), c.Behind)
+	}
+	if c.Behind != "" && !awaitGone(ctx, before, behindLimit) {
 		if ctx.Err() != nil {
 			return fmt.Errorf("cannot run hook %q: %w", c.Hook.Path, context.Cause(ctx))
 		}
-		n := killMarked(c.Behind) // their parents have not
+		n := kill(before) // their parents have not
 		r.Log.Warn(fmt.Sprintf("%s: hook %s: that of an earlier execd did not end: processes=%d killed", c.Label, knobName(c.Hook.Keyword, c.Hook.Name), n))
 	}
 	p, err := r.start(ctx, u, c, append(slices.Clip(env), mark))

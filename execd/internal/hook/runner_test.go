@@ -1079,11 +1079,15 @@ func measure(bench *testing.B, b *bed) {
 	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &before); err != nil {
 		bench.Fatal(err)
 	}
+	var took []time.Duration
 	for bench.Loop() {
-		if res := b.r.Run(context.Background(), c); !res.OK() {
+		res := b.r.Run(context.Background(), c)
+		if !res.OK() {
 			bench.Fatalf("%+v", res)
 		}
+		took = append(took, res.Took)
 	}
+	reportMedian(bench, took)
 	kept := slices.Clone(b.r.parents.idle)
 	b.r.Stop(0)
 	for _, p := range kept {

@@ -17,6 +17,7 @@ import (
 var defaultLimit = map[Name]time.Duration{
 	FetchWork: 60 * time.Second, ReplyFetch: 30 * time.Second, EvictClaim: 30 * time.Second, RenewClaim: 30 * time.Second,
 	PrepareJobBeforeTransfer: 600 * time.Second, PrepareJob: 600 * time.Second, JobExit: 30 * time.Second, OutputDone: 30 * time.Second,
+	ReportWork: 30 * time.Second,
 }
 
 // updateInterval is the default of STARTER_UPDATE_INTERVAL.
@@ -46,16 +47,22 @@ var absent = map[string]string{
 type Table struct {
 	knobs    *knob.Set
 	hooks    map[string]map[Name]*Hook // by keyword in capitals
+	servers  map[string]*Hook          // the same
 	broken   map[*Hook]bool
 	problems []knob.Problem
 }
 
 // NewTable makes a table of the hooks in hooks.conf.
 func NewTable(k *knob.Set) *Table {
-	t := &Table{knobs: k, hooks: map[string]map[Name]*Hook{}, broken: map[*Hook]bool{}}
+	t := &Table{knobs: k, hooks: map[string]map[Name]*Hook{}, servers: map[string]*Hook{}, broken: map[*Hook]bool{}}
 	for _, name := range k.Names() {
 		if keyword, hook, ok := split(name); ok {
 			t.add(keyword, hook, name)
+		}
+	}
+	for _, name := range k.Names() { // now it is known which hooks have programs of their own
+		if keyword, ok := strings.CutSuffix(name, knobName("", Server)); ok && knob.IsKeyword(keyword) {
+			t.addServer(keyword, name)
 		}
 	}
 	t.unknown()
@@ -91,12 +98,7 @@ func (t *Table) add(keyword string, n Name, knobName string) {
 		t.warn(k, "taken as %s, which is the hook's name", instead)
 		n = ReplyFetch
 	}
-	h := &Hook{
-		Keyword: keyword, Name: n, Path: k.Value,
-		Limit:        t.limit(n, knobName),
-		MaxOutput:    int64(t.knobs.Int(knobName+"_MAX_OUTPUT", DefaultMaxOutput)),
-		MaxProcesses: t.knobs.Int(knobName+"_MAX_PROCESSES", DefaultMaxProcesses),
-	}
+	h := t.hook(keyword, n, knobName, k.Value)
 	if n == PrepareJob || n == PrepareJobBeforeTransfer {
 		args, ok := t.knobs.Lookup(knobName + "_ARGS")
 		if !ok {
@@ -104,14 +106,55 @@ func (t *Table) add(keyword string, n Name, knobName string) {
 		}
 		h.Args, _ = knob.Arguments(args) // its form was checked when it was read
 	}
+	t.check(h, k)
+	t.enter(h)
+}
+
+// addServer adds a hook server, and the hooks that it is to answer.
+func (t *Table) addServer(keyword, name string) {
+	k := t.knobs.Get(name)
+	if k.Default {
+		return
+	}
+	server := &Hook{Keyword: keyword, Name: Server, Path: k.Value}
+	t.check(server, k)
+	t.servers[keyword] = server
+	answers := t.knobs.Words(name + "_HOOKS") // none: all
+	for _, n := range ofDaemon {
+		listed := slices.ContainsFunc(answers, func(a string) bool { return strings.EqualFold(a, string(n)) })
+		if t.hooks[keyword][n] != nil || len(answers) > 0 && !listed {
+			continue
+		}
+		h := t.hook(keyword, n, knobName(keyword, n), server.Path)
+		h.Served = true
+		t.broken[h] = t.broken[server]
+		t.enter(h)
+	}
+}
+
+// hook makes a hook with the bounds that knobs of a name give it.
+func (t *Table) hook(keyword string, n Name, name, path string) *Hook {
+	return &Hook{
+		Keyword: keyword, Name: n, Path: path,
+		Limit:        t.limit(n, name),
+		MaxOutput:    int64(t.knobs.Int(name+"_MAX_OUTPUT", DefaultMaxOutput)),
+		MaxProcesses: t.knobs.Int(name+"_MAX_PROCESSES", DefaultMaxProcesses),
+	}
+}
+
+// check notes whether the program that a knob names must not be run.
+func (t *Table) check(h *Hook, k knob.Knob) {
 	if err := h.Check(); err != nil {
 		t.problems = append(t.problems, knob.Problem{File: k.File, Line: k.Line, Text: err.Error()})
 		t.broken[h] = true
 	}
-	if t.hooks[keyword] == nil {
-		t.hooks[keyword] = map[Name]*Hook{}
+}
+
+func (t *Table) enter(h *Hook) {
+	if t.hooks[h.Keyword] == nil {
+		t.hooks[h.Keyword] = map[Name]*Hook{}
 	}
-	t.hooks[keyword][n] = h
+	t.hooks[h.Keyword][h.Name] = h
 }
 
 // limit returns how long a hook may run.

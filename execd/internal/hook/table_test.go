@@ -72,6 +72,48 @@ func (s *site) told(tab *Table) []string {
 	return all
 }
 
+// TestServers has hook servers, which answer the hooks of execd that have no program.
+func TestServers(t *testing.T) {
+	s := newSite(t, "serve", "fetch", "exit")
+	s.program("open", 0o757)
+	tab := s.table(`
+A_HOOK_SERVER = $(DIR)/serve
+A_HOOK_FETCH_WORK = $(DIR)/fetch
+A_HOOK_JOB_EXIT = $(DIR)/exit
+A_HOOK_REPORT_WORK_TIMEOUT = 7
+A_HOOK_REPORT_WORK_MAX_OUTPUT = 8
+B_HOOK_SERVER = $(DIR)/serve
+B_HOOK_SERVER_HOOKS = fetch_work, REPORT_WORK
+C_HOOK_SERVER = $(DIR)/open
+`)
+	for keyword, want := range map[string]map[Name]string{
+		"A": {FetchWork: "fetch", ReplyFetch: "serve+", EvictClaim: "serve+", RenewClaim: "serve+", ReportWork: "serve+", JobExit: "exit"},
+		"B": {FetchWork: "serve+", ReportWork: "serve+"},
+		"C": {},
+	} {
+		for _, n := range Names {
+			h := tab.Hook(keyword, n)
+			got := s.path(h)
+			if h != nil && h.Served {
+				got += "+"
+			}
+			if got != want[n] {
+				t.Errorf("%s of %s is %q; want %q", n, keyword, got, want[n])
+			}
+		}
+	}
+	if h := tab.Hook("a", ReportWork); h.Limit != 7*time.Second || h.MaxOutput != 8 {
+		t.Errorf("limits %v, %d; want those of the knobs", h.Limit, h.MaxOutput)
+	}
+	want := []string{"hooks.conf:10: cannot use hook C_HOOK_SERVER: DIR/open: mode 0757 lets everybody write it"}
+	if diff := cmp.Diff(want, s.told(tab)); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+	if _, problems := knob.Parse("hooks.conf", "A_HOOK_SERVER_HOOKS = JOB_EXIT\n"); len(problems) != 1 {
+		t.Errorf("a hook of jobs is to be served: %v", problems)
+	}
+}
+
 // TestSets has two sets of hooks on one host.
 // REQ-HOOK-60, REQ-HOOK-67: a hook is KEYWORD_HOOK_NAME, and keywords are any
 // words, in any case of letters.

@@ -19,6 +19,10 @@ const defaultPath = "/usr/local/bin:/bin:/usr/bin"
 // cell is SGE_CELL: there is but one.
 const cell = "default"
 
+// hookMark begins the variables by which execd knows the processes of its hooks. A hook may
+// submit a job with its environment, which must not be taken for one.
+const hookMark = "PADDOCK_HOOK_"
+
 // environment composes the file environment in sge_execd's order. A variable
 // of the user's keeps its place and gets our value where it is not the user's
 // to choose.
@@ -34,7 +38,9 @@ func (l *Launcher) environment(o *Order, jobDir string) []string {
 		}
 	}
 	for _, v := range r.Env {
-		e.addVariable(v)
+		if !strings.HasPrefix(v, hookMark) {
+			e.addVariable(v)
+		}
 	}
 	tmpdir := o.tmpdir()
 	path := e.get("PATH")

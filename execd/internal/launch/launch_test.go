@@ -349,7 +349,7 @@ func TestEnvironmentIsGridEngines(t *testing.T) {
 
 func TestUsersVariablesKeepTheirPlace(t *testing.T) {
 	l, o := goldenOrder()
-	o.Request.Env = []string{"A=1", "JOB_ID=mine", "PATH=/my/bin", "B=x\ny", "TERM=vt100"}
+	o.Request.Env = []string{"A=1", "JOB_ID=mine", "PATH=/my/bin", "PADDOCK_HOOK_SERVER=K@/spool", "B=x\ny", "TERM=vt100"}
 	got := l.environment(o, "/spool")
 	want := []string{"TERM=vt100", "A=1", "JOB_ID=69", "PATH=/tmp/69.1.gold.q:/my/bin", "B=x\ny"}
 	if diff := cmp.Diff(want, got[:len(want)]); diff != "" {

@@ -60,7 +60,7 @@ func (k *Known) pattern() bool { return k.family != nil }
 
 // hook matches the knobs of a hook with an ending.
 func hook(ending string) *regexp.Regexp {
-	return regexp.MustCompile(`^.+_HOOK_(FETCH_WORK|REPLY_FETCH|REPLY_CLAIM|EVICT_CLAIM|RENEW_CLAIM|PREPARE_JOB|PREPARE_JOB_BEFORE_TRANSFER|UPDATE_JOB_INFO|JOB_EXIT|OUTPUT_DONE)` + ending + `$`)
+	return regexp.MustCompile(`^.+_HOOK_(FETCH_WORK|REPLY_FETCH|REPLY_CLAIM|EVICT_CLAIM|RENEW_CLAIM|PREPARE_JOB|PREPARE_JOB_BEFORE_TRANSFER|UPDATE_JOB_INFO|JOB_EXIT|OUTPUT_DONE|REPORT_WORK)` + ending + `$`)
 }
 
 // universe matches the expressions that are for jobs of one universe.
@@ -170,6 +170,14 @@ var known = []Known{
 	{
 		Name: "KEYWORD_HOOK_PREPARE_JOB_SLOT_AD", Kind: Truth, Default: "true", Meaning: "give the ad of the slot to PREPARE_JOB, behind that of the job",
 		family: regexp.MustCompile(`^.+_HOOK_PREPARE_JOB_SLOT_AD$`),
+	},
+	{
+		Name: "KEYWORD_HOOK_SERVER", Kind: Path, Meaning: "the program that stays and answers the hooks of execd that have none",
+		family: regexp.MustCompile(`^.+_HOOK_SERVER$`),
+	},
+	{
+		Name: "KEYWORD_HOOK_SERVER_HOOKS", Kind: List, Words: []string{"FETCH_WORK", "REPLY_FETCH", "EVICT_CLAIM", "RENEW_CLAIM", "REPORT_WORK"},
+		Meaning: "which of them it answers, by default all", family: regexp.MustCompile(`^.+_HOOK_SERVER_HOOKS$`),
 	},
 
 	{Name: "LOCAL_CONFIG_DIR", Kind: List, Meaning: "directories whose files are read behind this one, in lexical order"},

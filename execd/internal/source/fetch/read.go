@@ -22,6 +22,10 @@ func failure(r *hook.Result, h *hook.Hook) string {
 	switch {
 	case r.Err != nil:
 		return r.Err.Error()
+	case r.TimedOut && h.Served:
+		return fmt.Sprintf("not answered within its limit of %v", h.Limit)
+	case r.TooLong && h.Served:
+		return fmt.Sprintf("answered by more than %d bytes", h.MaxOutput)
 	case r.TimedOut:
 		return fmt.Sprintf("killed after its limit of %v", h.Limit)
 	case r.TooLong:
