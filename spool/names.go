@@ -50,6 +50,7 @@ const (
 	DirEnded      = "ended_jobs"
 	DirClaims     = "claims"
 	DirEvictions  = "evictions"
+	DirReports    = "reports"
 	DirFences     = "fences"
 	DirSandboxes  = "sandboxes"
 	DirRemote     = "remote"
@@ -143,6 +144,7 @@ var Places = []Place{
 	{DirEnded, "records and scripts of the last jobs that have ended, for qresub", 0o700},
 	{DirClaims, "claims of slots that are not the queue's, with their secrets", 0o700},
 	{DirEvictions, "ends of claims of fetched work that are to be told", 0o700},
+	{DirReports, "ends of fetched work that are to be told until they are heard", 0o700},
 	{DirFences, "which activations of claims start no job any more", 0o700},
 	{DirSandboxes, "sandboxes of jobs, each its owner's", 0o711},
 	{DirRemote, "claims on slots of other hosts, with their secrets", 0o700},

@@ -500,6 +500,9 @@ func (r *Root) ListRemote() ([]string, error) { return r.list(DirRemote) }
 // ListEvictions returns the names in evictions, as ListStaging does.
 func (r *Root) ListEvictions() ([]string, error) { return r.list(DirEvictions) }
 
+// ListReports returns the names in reports, as ListStaging does.
+func (r *Root) ListReports() ([]string, error) { return r.list(DirReports) }
+
 // ListFences returns the names in fences, as ListStaging does.
 func (r *Root) ListFences() ([]string, error) { return r.list(DirFences) }
 

@@ -3,10 +3,11 @@
 // its jobs and claims, as far as nobody else would do something about it. A new one
 // implements Source, and daemon enters it in the Sources.
 //
-// It imports ad, claim and job. Stage and queue tell the sources, and daemon has them all.
+// It imports ad, claim, job and classad. Stage and queue tell the sources, and daemon has them all.
 package source
 
 import (
+	"paddock/classad"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
@@ -20,6 +21,11 @@ type Source interface {
 	// Over is called when a run and its exit hook have ended, before the slot is free.
 	// Again says that the hook was told that the work is to be done again.
 	Over(j *job.Job, again bool)
+	// Report is called before the end of a run is recorded, with the word that hooks are told
+	// of it, and what makes of the ad of the work that of work that has ended. After an error it
+	// is called again, and the end not recorded before. Recorded is called when it is.
+	Report(j *job.Job, word string, ended func(work *classad.Ad) *classad.Ad) error
+	Recorded(j *job.Job)
 	// Abandoned is called when a job is not run, before the slot is free, with the reason,
 	// and with the code of a hold if the job would wait in error in a queue.
 	Abandoned(j *job.Job, why slot.Hold)
@@ -62,6 +68,12 @@ func (Queue) Queued() bool { return true }
 
 // Over implements Source.
 func (Queue) Over(*job.Job, bool) {}
+
+// Report implements Source.
+func (Queue) Report(*job.Job, string, func(*classad.Ad) *classad.Ad) error { return nil }
+
+// Recorded implements Source.
+func (Queue) Recorded(*job.Job) {}
 
 // Abandoned implements Source.
 func (Queue) Abandoned(*job.Job, slot.Hold) {}

@@ -63,9 +63,10 @@ type Options struct {
 
 // Layer is the fetching of all slots.
 type Layer struct {
-	o     Options
-	known register
-	work  accepted
+	o       Options
+	known   register
+	work    accepted
+	reports reports
 
 	reconfigured chan struct{} // capacity 1
 
@@ -88,12 +89,14 @@ func New(o Options) *Layer {
 		o: o, reconfigured: make(chan struct{}, 1), running: context.Background(),
 		known:     register{byID: map[string]*entry{}, byJob: map[int]*entry{}, asking: map[*worker]time.Time{}},
 		work:      accepted{orphans: map[string]bool{}},
+		reports:   reports{reporters: map[string]*reporter{}, jobs: map[int]bool{}},
 		notifiers: map[slot.ID]*notifier{}, workers: map[slot.ID]*worker{}, left: map[slot.ID][]*fetched{}, leaving: map[slot.ID]bool{},
 	}
 }
 
 // Configure has everything looked at again: the configuration is another one.
 func (l *Layer) Configure() {
+	l.hurryReports()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, w := range l.workers {
@@ -247,10 +250,12 @@ func (l *Layer) leave(ctx context.Context, id slot.ID) {
 	}
 }
 
-// Wake has slots ask at once, whatever their delay; none named: all that fetch.
+// Wake has slots ask at once, whatever their delay; none named: all that fetch. What is to
+// be reported is told at once as well.
 // One that is asking now asks once more when it has been answered. It returns
 // how many were told, and the slots named that fetch nothing.
 func (l *Layer) Wake(slots []slot.ID) (told int, missing []slot.ID) {
+	l.hurryReports()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(slots) == 0 {
@@ -292,7 +297,8 @@ func (l *Layer) Attributes(id slot.ID) []classad.Attr {
 	return attrs
 }
 
-// Failing tells of the slots whose hook fails, a line each in their order.
+// Failing tells of the slots whose hook fails, a line each in their order, and of reports that
+// are not heard.
 func (l *Layer) Failing() (lines []string) {
 	l.mu.Lock()
 	workers := maps.Clone(l.workers)
@@ -307,7 +313,7 @@ func (l *Layer) Failing() (lines []string) {
 		}
 		w.mu.Unlock()
 	}
-	return lines
+	return append(lines, l.failingReports()...)
 }
 
 // Evicted implements source.Source: the claim of fetched work is broken. It may block,
@@ -334,16 +340,19 @@ func (l *Layer) Queued() bool { return false }
 // Over implements source.Source: who the work came from was told by its exit hook that
 // a run has ended, before the slot is given to other work. What is fetched from
 // then on is not taken for the same, whatever its identity; nor is anything if he was
-// told that it is to be done again.
+// told that it is to be done again. Where he has a hook for reports it is the same until he
+// has heard that.
 func (l *Layer) Over(j *job.Job, again bool) {
-	if c := l.work.of(j.Number); c != nil {
+	c := l.work.of(j.Number)
+	if c != nil {
 		l.work.end(c)
 	}
-	if again {
+	switch {
+	case again:
 		l.known.gone(j.Number)
-		return
+	case c == nil || l.o.HookTable().Hook(c.keyword, hook.ReportWork) == nil:
+		l.known.over(j.Number, time.Now())
 	}
-	l.known.over(j.Number, time.Now())
 }
 
 // Abandoned implements source.Source: an accepted job will not run. The claim is broken
@@ -386,6 +395,7 @@ func (l *Layer) Recover(ctx context.Context) {
 	l.mu.Lock()
 	l.running = ctx
 	l.mu.Unlock()
+	l.recoverReports()
 	retold, told := l.tellLeft()
 	where := l.o.Claims.Fetched()
 	for _, f := range l.o.Store.Claimed() {
@@ -403,7 +413,9 @@ func (l *Layer) Recover(ctx context.Context) {
 		}
 		if f.State == job.Ended {
 			c.over = true
-			l.known.over(f.Number, time.Now())
+			if !l.reports.has(f.Number) {
+				l.known.over(f.Number, time.Now())
+			}
 		}
 		if on, ok := where[c.id]; ok { // which may have another number now
 			c.slot = on
@@ -443,7 +455,9 @@ func (l *Layer) findLeft() {
 		list = slices.DeleteFunc(list, func(c *fetched) bool {
 			waits := l.waits(c.job)
 			if waits && c.told {
+				l.unrun(c, "its claim was over before the restart")
 				l.forget(c, "")
+				l.release(c.job.Number)
 			}
 			return !waits || c.told
 		})
@@ -491,8 +505,13 @@ func (l *Layer) drop(c *fetched, reason string) {
 	}
 }
 
-// forget takes a job that has not run out of the Store, for a reason.
+// forget takes a job that has not run out of the Store, for a reason; "": nobody is to hear
+// of it.
 func (l *Layer) forget(c *fetched, reason string) {
+	if reason != "" {
+		l.unrun(c, reason)
+		defer l.release(c.job.Number)
+	}
 	l.work.drop(c, reason)
 	if err := l.o.Store.Drop(c.job); err != nil {
 		l.o.Log.Error(fmt.Sprintf("job %d: fetched work that was not run: %v", c.job.Number, err))

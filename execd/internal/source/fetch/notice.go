@@ -52,7 +52,7 @@ func newNotice(over *fetched, on slot.ID, public string, ad *classad.Ad) *notice
 
 // Deleting implements source.Source: it keeps that a job is about to be deleted before
 // it ran: if execd is killed before the claim of the work is broken, which is what
-// EVICT_CLAIM is told, nothing else may be left of it. What it returns takes that back.
+// EVICT_CLAIM is told, or REPORT_WORK, nothing else may be left of it. What it returns takes that back.
 func (l *Layer) Deleting(j *job.Job) (undo func()) {
 	none := func() {}
 	c := l.work.of(j.Number)
@@ -60,16 +60,19 @@ func (l *Layer) Deleting(j *job.Job) (undo func()) {
 		return none
 	}
 	at, reason, ok := l.work.deletion(c)
-	if !ok || l.o.HookTable().Hook(c.keyword, hook.EvictClaim) == nil {
+	if !ok {
 		return none
+	}
+	l.unrun(c, reason)
+	if l.o.HookTable().Hook(c.keyword, hook.EvictClaim) == nil {
+		return func() { l.dropReport(j.Number) }
 	}
 	n := newNotice(c.ended(reason, int(slot.ReasonRemoved), 0), at, c.id, l.slotAd(at))
 	n.Deleting = true
 	if err := l.keep(j.Number, n); err != nil {
 		l.o.Log.Error(err.Error()) // it is told all the same if execd goes on
-		return none
 	}
-	return func() { l.told(j.Number) }
+	return func() { l.dropReport(j.Number); l.told(j.Number) }
 }
 
 // keep writes a notice about the work that was a job.

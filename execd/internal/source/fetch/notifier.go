@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -59,7 +60,9 @@ func (n *notifier) evicted(e claim.Eviction) {
 		// is on disk, which keeps an execd that is started meanwhile from running it.
 		defer func() {
 			if n.layer.waits(c.job) {
-				n.layer.forget(c, e.Reason)
+				n.layer.forget(c, cmp.Or(e.Reason, "its claim is over"))
+			} else {
+				n.layer.release(c.job.Number) // as it was kept when it was deleted
 			}
 		}()
 	}

@@ -35,6 +35,7 @@ import (
 const (
 	StepOutput = "output hook"
 	StepRecord = "event log"
+	StepReport = "report"
 	StepSave   = "account"
 	StepTell   = "notify"
 	StepMail   = "mail"
@@ -339,13 +340,13 @@ func (f *End) outcome() *api.Outcome {
 
 // Notify reports the end to who is told of output, the event log, the record and the accounting file, to those who
 // wait, by mail, and in the file of the job's ad. The source of a job that did not come by
-// qsub is told by hooks: the job's ad is written before that, and nobody gets mail.
+// qsub is told instead of getting mail, and the job's ad is written before that.
 func (f *End) Notify(exit.Process) (exit.Result, error) {
 	output := exit.Step{Name: StepOutput, Do: f.outputHook}
 	record, publish := f.journal(StepRecord, notice.Journal.Record), f.journal(StepAd, notice.Journal.WriteAd)
 	save, tell := exit.Step{Name: StepSave, Do: f.account}, exit.Step{Name: StepTell, Do: f.tell}
 	if !f.host.From(f.of).Queued() {
-		return f.Marks.Run([]exit.Step{output, record, publish, save, tell})
+		return f.Marks.Run([]exit.Step{output, record, publish, {Name: StepReport, Do: f.report}, save, tell})
 	}
 	return f.Marks.Run([]exit.Step{output, record, save, tell, {Name: StepMail, Do: f.Mail}, publish})
 }
@@ -361,6 +362,25 @@ func (f *End) journal(step string, write func(notice.Journal, notice.Event) erro
 		e.Ad, _ = f.ended(f.host.Store.Want(f.of))
 		return f.notices.Write(step, e, write)
 	}}
+}
+
+// report has the source keep how the run has ended, until it is recorded.
+func (f *End) report() (exit.Result, error) {
+	if f.host.Store.State(f.of) == job.Ended { // an earlier execd has had it kept
+		return exit.Nothing, nil
+	}
+	want := f.host.Store.Want(f.of)
+	err := f.host.From(f.of).Report(f.of.Job, string(f.Word()), func(work *classad.Ad) *classad.Ad {
+		if a, err := f.ended(want); err == nil {
+			return a
+		}
+		// The directory of the run is damaged: the end is told all the same.
+		return ad.Ended(work, f.Ad(f.hooks.Status(f.Total), want, time.Now()))
+	})
+	if err != nil {
+		return exit.Failed, &exit.Retry{Err: err}
+	}
+	return exit.Nothing, nil
 }
 
 // ended is the ad of a job that has ended.
@@ -389,6 +409,7 @@ func (f *End) tell() (exit.Result, error) {
 		f.host.Store.Accounted(f.of)
 		return exit.Nothing, nil
 	}
+	f.host.From(f.of).Recorded(f.of.Job)
 	return f.Tell()
 }
 
