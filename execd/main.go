@@ -51,6 +51,7 @@ const usage = `usage: execd [-debug] [-dev DIR | -root DIR]
        execd -boot [-off]
        execd -drain [-off | [-speed SPEED] [-wait]]
        execd -fetch [SLOT ...]
+       execd -renew [SLOT ...]
        execd -vacate [-fast] SLOT ...
        execd -pool new [NAME] [-submit] [-execute]
        execd -pool host NAME [-submit] [-execute] | revoke NAME | list
@@ -91,6 +92,7 @@ func main() {
 			&cli.StringFlag{Name: "speed", Usage: "with -drain: end what runs; `SPEED` is graceful, quick or fast"},
 			&cli.BoolFlag{Name: "wait", Usage: "with -drain: return when no job runs"},
 			&cli.BoolFlag{Name: "fetch", Usage: "have slots, or all that fetch work, ask for it now"},
+			&cli.BoolFlag{Name: "renew", Usage: "have them ask now whether what they fetched may go on"},
 			&cli.BoolFlag{Name: "vacate", Usage: "have jobs and claimants leave these slots"},
 			&cli.BoolFlag{Name: "fast", Usage: "with -vacate: kill what runs at once"},
 			&cli.StringFlag{Name: "pool", Usage: "make certificates of a pool; `VERB` is new, host, revoke, list"},
@@ -151,7 +153,7 @@ func exitCode(err error) int {
 }
 
 func run(c *cli.Context) error {
-	if c.NArg() > 0 && !c.Bool("fetch") && !c.Bool("vacate") && !c.IsSet("pool") {
+	if c.NArg() > 0 && !c.Bool("fetch") && !c.Bool("renew") && !c.Bool("vacate") && !c.IsSet("pool") {
 		return cli.Exit(fmt.Sprintf("execd: unexpected argument %q; see execd -help", c.Args().First()), exitUsage)
 	}
 	o, err := options(c)
@@ -176,7 +178,7 @@ func run(c *cli.Context) error {
 	if c.Bool("json") && !c.Bool("status") {
 		return cli.Exit("execd: -json belongs to -status", exitUsage)
 	}
-	if c.Bool("status") || c.Bool("drain") || c.Bool("fetch") || c.Bool("vacate") {
+	if c.Bool("status") || c.Bool("drain") || c.Bool("fetch") || c.Bool("renew") || c.Bool("vacate") {
 		if c.String("dev") == "" && c.String("root") == "" {
 			o.Places = api.ClientPlaces() // the execd that qsub would talk to
 		}
@@ -184,8 +186,8 @@ func run(c *cli.Context) error {
 		if c.Bool("drain") {
 			return drain(client, !c.Bool("off"), c.String("speed"), c.Bool("wait"))
 		}
-		if c.Bool("fetch") {
-			return fetch(client, c.Args().Slice())
+		if c.Bool("fetch") || c.Bool("renew") {
+			return fetch(client, c.Args().Slice(), c.Bool("renew"))
 		}
 		if c.Bool("vacate") {
 			return vacate(client, c.Args().Slice(), c.Bool("fast"))
@@ -412,14 +414,15 @@ func slotIDs(words []string) (ids []api.SlotID, err error) {
 	return ids, nil
 }
 
-// fetch has slots of the running execd ask for work.
-func fetch(client *api.Client, words []string) error {
+// fetch has slots of the running execd ask for work, or whether that which they have may go
+// on.
+func fetch(client *api.Client, words []string, renew bool) error {
 	slots, err := slotIDs(words)
 	if err != nil {
 		return err
 	}
 	var reply api.FetchReply
-	if err := client.Call(context.Background(), api.VerbFetch, api.FetchRequest{Slots: slots}, &reply); err != nil {
+	if err := client.Call(context.Background(), api.VerbFetch, api.FetchRequest{Slots: slots, Renew: renew}, &reply); err != nil {
 		return err
 	}
 	fmt.Printf("execd: asking: slots=%d\n", reply.Slots)

@@ -121,7 +121,7 @@ _paddock() {
   qwait:-*) words='-help -json -timeout -version' ;;
   qlog:-*) words='-e -f -help -n -o -version' ;;
   qtop:-*) words='-b -d -help -json -n -u -version' ;;
-  execd:-*) words='-boot -check -debug -dev -drain -fast -fetch -help -json -off -pool -repair -root -speed -status -t -vacate -version -wait' ;;
+  execd:-*) words='-boot -check -debug -dev -drain -fast -fetch -help -json -off -pool -renew -repair -root -speed -status -t -vacate -version -wait' ;;
   qdel:*|qhold:*|qrls:*|qmod:*|qalter:*|qresub:*|qwait:*|qlog:*) words=$(_paddock_jobs) ;;
   qsub:*) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac

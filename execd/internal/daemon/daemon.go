@@ -488,7 +488,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 		Started: d.began, Problems: d.problems,
 		OwnerOnly: only, Streams: streams, Configure: d.change, Saved: live.Saved, Template: live.Template,
 		Peers: d.peers, Hosts: hosts, Watch: d.watch, Followed: d.followed, Shadows: d.shadows,
-		Hooks: d.hooks.Load, Fetch: d.fetch.Wake, Boxes: d.sandboxes, Transfers: d.sandboxes.Accept,
+		Hooks: d.hooks.Load, Fetch: d.fetch.Wake, Renew: d.fetch.RenewNow, Boxes: d.sandboxes, Transfers: d.sandboxes.Accept,
 	}
 	return d, nil
 }

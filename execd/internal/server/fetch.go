@@ -9,7 +9,7 @@ import (
 	"paddock/execd/internal/job"
 )
 
-// fetch answers execd -fetch.
+// fetch answers execd -fetch and execd -renew.
 func (s *Server) fetch(_ context.Context, _ job.Caller, req *api.FetchRequest) (api.FetchReply, error) {
 	if len(req.Slots) > api.MaxWords {
 		return api.FetchReply{}, api.Errorf(api.CodeRejected, "%d slots are too many, at most %d are possible", len(req.Slots), api.MaxWords)
@@ -18,10 +18,14 @@ func (s *Server) fetch(_ context.Context, _ job.Caller, req *api.FetchRequest) (
 	if err != nil {
 		return api.FetchReply{}, err
 	}
-	n, missing := s.Fetch(ids)
+	ask, none := s.Fetch, "no work is fetched for slot"
+	if req.Renew {
+		ask, none = s.Renew, "no work is renewed in slot"
+	}
+	n, missing := ask(ids)
 	if len(missing) > 0 {
 		words := strings.Trim(fmt.Sprint(missing), "[]")
-		return api.FetchReply{}, api.Errorf(api.CodeNotFound, "no work is fetched for slot %s", strings.ReplaceAll(words, " ", ", "))
+		return api.FetchReply{}, api.Errorf(api.CodeNotFound, "%s %s", none, strings.ReplaceAll(words, " ", ", "))
 	}
 	return api.FetchReply{Slots: n}, nil
 }

@@ -39,8 +39,12 @@ func TestFetch(t *testing.T) {
 	if len(asked) != 3 {
 		t.Errorf("%v were asked", asked)
 	}
-	if verbs[api.VerbFetch].may != managers {
+	if verbs[api.VerbFetch].may != fetchers {
 		t.Error("everybody may have slots ask for work")
+	}
+	s.Renew = func([]slot.ID) (int, []slot.ID) { return 0, []slot.ID{slot.Static(3)} }
+	if _, err := s.fetch(t.Context(), job.Caller{}, &api.FetchRequest{Slots: []api.SlotID{"3"}, Renew: true}); err == nil || err.Error() != "no work is renewed in slot 3" {
+		t.Errorf("renewal: %v", err)
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
 	"paddock/execd/internal/admit"
+	"paddock/execd/internal/asuser"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/drain"
 	"paddock/execd/internal/fair"
@@ -69,7 +70,9 @@ type Server struct {
 	}
 	// Fetch has slots ask for work; none named: all that fetch. It returns how many do,
 	// and which of the named slots do not fetch.
-	Fetch    func(slots []slot.ID) (told int, missing []slot.ID)
+	Fetch func(slots []slot.ID) (told int, missing []slot.ID)
+	// Renew is Fetch for whether the work of slots may go on.
+	Renew    func(slots []slot.ID) (told int, missing []slot.ID)
 	Usage    *usage.Sampler
 	Streams  *output.Index                // nil: nothing is known of jobs that are over
 	Metrics  func() []byte                // nil: there are none
@@ -118,7 +121,8 @@ type who int
 const (
 	anyone who = iota
 	managers
-	members // users who may have jobs here, in user mode only OwnerOnly
+	members  // users who may have jobs here, in user mode only OwnerOnly
+	fetchers // managers, and the account of execd's own hooks, of which nothing else is asked
 
 	// peers is added to those: other hosts may use the verb too, for their users, and may be
 	// asked by it for ours. They may use no other.
@@ -168,7 +172,7 @@ var verbs = map[string]struct {
 	// The request has two texts, and JSON may make six bytes of one.
 	api.VerbConfigure: {members, 12*api.MaxConfiguration + 1<<16, answers, handler((*Server).configure)},
 	api.VerbDrain:     {managers, 1 << 16, none, handler((*Server).drain)},
-	api.VerbFetch:     {managers, 1 << 20, answers, handler((*Server).fetch)},
+	api.VerbFetch:     {fetchers, 1 << 20, answers, handler((*Server).fetch)},
 
 	api.VerbClaim:         {members | peers, 2*maxAd + 1<<16, submits, handler((*Server).claim)},
 	api.VerbActivate:      {members | peers, (api.MaxScript+2)/3*4 + 8<<20, submits, handler((*Server).activate)},
@@ -385,7 +389,8 @@ func (s *Server) answer(in *incoming, r *http.Request) (any, error) {
 	if verb.may&hosts != 0 && (caller.Host == "" || caller.Name != "") {
 		return nil, api.Errorf(api.CodeDenied, "denied: only another host may ask for %q, for itself", name)
 	}
-	if verb.may == managers && !caller.Manager {
+	asks := verb.may == fetchers && s.OwnerOnly < 0 && caller.Name == asuser.Account
+	if (verb.may == managers || verb.may == fetchers && !asks) && !caller.Manager {
 		return nil, api.Errorf(api.CodeDenied, "denied: %q must be manager for this operation", caller.Name)
 	}
 	if verb.may&^peers == members && s.OwnerOnly >= 0 && caller.UID != s.OwnerOnly && caller.UID != 0 && caller.Host == "" {

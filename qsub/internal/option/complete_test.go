@@ -72,6 +72,7 @@ var execdOptions = []Option{
 	{Name: "-json", Help: "with -status: print JSON"},
 	{Name: "-off", Help: "with -drain: start jobs again; with -boot: undo it"},
 	{Name: "-pool", Args: one("new|host|revoke|list"), Kind: Text, Help: "make certificates for hosts that trust each other"},
+	{Name: "-renew", Help: "ask now whether fetched work may go on"},
 	{Name: "-repair", Help: "with -check: move what is damaged away"},
 	{Name: "-root", Args: one("dir"), Kind: Dir, Help: "run in root mode below a directory, for tests"},
 	{Name: "-speed", Args: one("graceful|quick|fast"), Kind: Text, Help: "with -drain: end what runs"},

@@ -275,6 +275,35 @@ func (l *Layer) Wake(slots []slot.ID) (told int, missing []slot.ID) {
 	return told, missing
 }
 
+// RenewNow has slots ask at once whether the work that they have may go on; none named: all
+// that have any with a lease. It returns how many were told, and the slots named that have none.
+func (l *Layer) RenewNow(slots []slot.ID) (told int, missing []slot.ID) {
+	l.mu.Lock()
+	workers := maps.Clone(l.workers)
+	l.mu.Unlock()
+	asks := func(w *worker) bool {
+		s, ok := l.o.Slots.Snapshot(w.slot)
+		if !ok || !s.Fetched() || s.Lease == 0 || l.work.under(s.ID.String()) == nil {
+			return false
+		}
+		w.hurryRenewal()
+		told++
+		return true
+	}
+	if len(slots) == 0 {
+		for _, w := range workers {
+			asks(w)
+		}
+		return told, nil
+	}
+	for _, id := range slots {
+		if w := workers[id]; w == nil || !asks(w) {
+			missing = append(missing, id)
+		}
+	}
+	return told, missing
+}
+
 // Attributes returns what the ad of a slot says of its fetching: how the hook
 // does, how often it has failed since it last worked, and why it did. A slot that
 // does not fetch has none. It takes no lock that is held around a call of Slots.

@@ -1018,6 +1018,40 @@ func TestRenew(t *testing.T) {
 	}
 }
 
+// Somebody has the renewal be now: the hook is asked at once, though not more often than twice a
+// second, and the next time a third of the lease later. Slots without such work are named.
+func TestRenewNow(t *testing.T) {
+	in(t, allHooks+"KW_HOOK_RENEW_CLAIM = $(HOOK)\nFetchWorkDelay = 300\n", []int{1, 2}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = func(_ context.Context, c hook.Call) hook.Result {
+			if c.Label != "slot 1" {
+				return hook.Result{}
+			}
+			return hook.Result{Stdout: []byte(adOf("a", "JobLeaseDuration = 90"))}
+		}
+		b.start()
+		began := time.Now()
+		time.Sleep(10 * time.Second)
+		for range 3 {
+			if told, missing := b.RenewNow(nil); told != 1 || len(missing) > 0 {
+				t.Errorf("told %d, missing %v; want slot 1 told", told, missing)
+			}
+			synctest.Wait()
+		}
+		if told, missing := b.RenewNow([]slot.ID{slot.Static(2), slot.Static(1), slot.Static(9)}); told != 1 || !slices.Equal(missing, []slot.ID{slot.Static(2), slot.Static(9)}) {
+			t.Errorf("told %d, missing %v; want slots 2 and 9", told, missing)
+		}
+		time.Sleep(35 * time.Second)
+		synctest.Wait()
+		var after []time.Duration
+		for _, c := range b.hooks.of(hook.RenewClaim) {
+			after = append(after, c.at.Sub(began))
+		}
+		if want := []time.Duration{10 * time.Second, 10*time.Second + renewPace, 40*time.Second + renewPace}; !slices.Equal(after, want) {
+			t.Errorf("asked after %v; want %v", after, want)
+		}
+	})
+}
+
 // However short a lease is, it is renewed at most twice a second, which is told once for
 // each work; and what is not renewed has no more than its lease.
 func TestShortLease(t *testing.T) {

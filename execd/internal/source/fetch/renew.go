@@ -61,9 +61,10 @@ func (w *worker) lease(work *classad.Ad) time.Duration {
 // lease. It returns when ctx is done or the slot gone.
 func (w *worker) renew(ctx context.Context) {
 	l := w.layer
-	var of *fetched   // whose lease is renewed
-	var told bool     // that it is too short
-	var due time.Time // when the hook is to be called
+	var of *fetched    // whose lease is renewed
+	var told bool      // that it is too short
+	var due time.Time  // when the hook is to be called
+	var pace time.Time // not before that, whoever wants it
 	for ctx.Err() == nil {
 		changed := l.o.Claims.Changed(w.slot)
 		slot, ok := l.o.Slots.Snapshot(w.slot)
@@ -99,11 +100,15 @@ func (w *worker) renew(ctx context.Context) {
 			told = true
 			l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: job=%d: its lease of %v is too short to be renewed at a third: hook %s of %s is called every %v", w.slot, c.job.Number, term, hook.RenewClaim, w.keyword, renewPace))
 		}
+		if w.takeRenewal() {
+			due = pace
+		}
 		if wait := due.Sub(now); wait > 0 {
 			sleep(ctx, wait, changed, w.renewal, nil)
 			continue
 		}
 		due = w.renewOnce(ctx, c, &slot, term)
+		pace = time.Now().Add(renewPace)
 	}
 }
 

@@ -36,6 +36,7 @@ type worker struct {
 	mu       sync.Mutex
 	offering bool   // guarded by mu; what a slot may be carved for is not started yet
 	hurried  bool   // guarded by mu; somebody wants it to ask now
+	renews   bool   // guarded by mu; the same of the renewal of what it has
 	calmed   bool   // guarded by mu; what it was given last was not run
 	state    string // guarded by mu; one of the states below
 	failures int    // guarded by mu; of the hook, since it last worked
@@ -121,6 +122,22 @@ func (w *worker) hurry() {
 	w.hurried = true
 	w.mu.Unlock()
 	w.look()
+}
+
+// hurryRenewal has the renewal of what the slot has be now.
+func (w *worker) hurryRenewal() {
+	w.mu.Lock()
+	w.renews = true
+	w.mu.Unlock()
+	w.look()
+}
+
+// takeRenewal reports whether somebody wanted a renewal, once.
+func (w *worker) takeRenewal() (was bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was, w.renews = w.renews, false
+	return was
 }
 
 // run asks for work until ctx is done or the slot is gone. When the keyword of
