@@ -160,6 +160,7 @@ func (b *bench) run(only string) (err error) {
 		{"ssh", b.sshTime},
 		{"qacct", b.qacctTime},
 		{"qstat", b.qstatTime},
+		{"hooks", b.hookTime},
 		{"jobs", b.jobRate},
 		{"array", b.largeArray},
 		{"crowd", b.crowd},
