@@ -223,6 +223,12 @@ func checkFetched(t *testing.T, s *soak, queue string, units int) {
 			t.Errorf("%d files are left in %s", n, dir)
 		}
 	}
+	s.checkBooked(t, units)
+}
+
+// checkBooked sees that as many jobs were accounted, each once.
+func (s *soak) checkBooked(t *testing.T, units int) {
+	t.Helper()
 	booked, err := harness.Accounting(s.dir)
 	if err != nil {
 		t.Fatal(err)
