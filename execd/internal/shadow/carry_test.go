@@ -67,7 +67,9 @@ func (n *node) stage(verb string, body []byte) (any, error) {
 			if b.done, b.discarded = r.Root, r.Reason; r.Discard {
 				end.Failed, end.Reason = 111, r.Reason
 			}
-			n.say(api.ActivationEvent{Sandbox: r.Sandbox, Kind: api.ActivationFinal, End: &end})
+			if !n.forgets {
+				n.say(api.ActivationEvent{Sandbox: r.Sandbox, Kind: api.ActivationFinal, End: &end})
+			}
 		}
 		return struct{}{}, nil
 	case api.VerbStageStuck:
@@ -411,6 +413,29 @@ func TestCarryRestart(t *testing.T) {
 		close(b.may)
 		time.Sleep(time.Minute)
 		h.change(func(n *node) { n.down = false })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if l := h.lines(); len(l) != 1 || l[0].Failed != 0 || len(h.node.begun) != 1 || b.done == "" {
+			t.Errorf("%+v after %d runs, done %q", l, len(h.node.begun), b.done)
+		}
+	})
+}
+
+// The output of a job is here, and its host tells the end no more, since nobody was there to hear it
+// before the lease was over: the job has ended as it was said when it was over.
+func TestCarryForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t, 1)
+		defer func() { h.stop() }()
+		h.submit(sandboxed(1))
+		h.endAll(0)
+		b := h.boxed()[0]
+		b.may <- true // the connection is cut
+		synctest.Wait()
+		h.stop()
+		h.node.forgets = true
+		close(b.may)
+		h.begin()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if l := h.lines(); len(l) != 1 || l[0].Failed != 0 || len(h.node.begun) != 1 || b.done == "" {

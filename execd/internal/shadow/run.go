@@ -257,7 +257,7 @@ func (r *run) follow(ctx context.Context) error {
 		if !until.IsZero() {
 			pause = min(pause, until.Sub(now))
 		}
-		if err := r.orders.pass(ctx); err != nil {
+		if err := errors.Join(r.orders.pass(ctx), r.confirm(ctx)); err != nil {
 			failures++
 			pause = min(pause, retries.After(failures))
 		} else {
@@ -270,6 +270,31 @@ func (r *run) follow(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// confirm asks the host of a run that is over, and was not to be reached for a while, whether it
+// knows the run. A host keeps the end of a run whose claim is over for the time of a lease, and
+// tells nothing of it after that.
+func (r *run) confirm(ctx context.Context) error {
+	r.mu.Lock()
+	asks := r.doubted && r.over != nil && r.final == nil && !r.gone
+	r.mu.Unlock()
+	if !asks {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	reply, err := r.On(r.host.name, "").RunState(limited, api.RunStateRequest{Sandbox: r.id()})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.doubted = false; reply.State == api.RunUnknown && r.final == nil {
+		r.gone, r.why = true, "its end is told no more"
+		r.poke()
+	}
+	return nil
 }
 
 // attend does what a run that goes on wants to have done by itself, and returns within what

@@ -118,7 +118,7 @@ func (s *Shadows) Recover(t *job.Task) {
 	if before != nil && before.number() > r.number() {
 		c.run = before // which was begun when this one was over there
 	}
-	r.found = true
+	r.found, r.doubted = true, true
 	maps.Copy(r.updates.recorded, s.Host.Store.Updated(t))
 	r.recall(r.updates.recorded)
 	if over {

@@ -46,6 +46,7 @@ type node struct {
 	holds   bool                  // a claim until the output of its run is pulled
 	methods string                // the schemes of its plugins
 	deaf    bool                  // what it does is done, and the answer lost
+	forgets bool                  // it tells no end, and knows of no run
 	claims  map[api.ClaimID]*held // guarded by mu, as all of it
 	made    int
 	begun   map[api.SandboxID]*api.ActivateRequest
@@ -188,7 +189,7 @@ func (n *node) answer(ctx context.Context, verb string, body []byte) (any, error
 		return struct{}{}, nil
 	case api.VerbRunState:
 		r := decode[api.RunStateRequest](body)
-		if n.begun[r.Sandbox] != nil {
+		if n.begun[r.Sandbox] != nil && !n.forgets {
 			return api.RunStateReply{State: api.RunRunning}, nil
 		}
 		n.fenced[r.Sandbox] = true

@@ -36,6 +36,7 @@ type told struct {
 	why     string             // of gone
 	unsure  bool               // it may have run, though nothing is known of it
 	endSeq  uint64             // of final or gone
+	doubted bool               // its host may have forgotten that it was to tell the end
 }
 
 // The attributes that the record of a job has of a run beside those of its status.
@@ -152,6 +153,7 @@ func (r *run) hear(e *api.ActivationEvent, s *ad.Status, most time.Duration) (ac
 // hearAgain notes that the host of a run answers again. It may have been started anew, and count
 // anew. core.mu is held.
 func (r *run) hearAgain() {
+	r.doubted = true
 	if r.updateSeq, r.heard = 0, time.Now(); r.there && r.over == nil {
 		r.reconnects++
 		r.news = true
