@@ -89,6 +89,29 @@ func TestDeletedBeforeItRan(t *testing.T) {
 	})
 }
 
+// So it is when its slot asks for more at that moment, and there is none.
+func TestDeletedWhileItAsks(t *testing.T) {
+	in(t, allHooks+"FetchWorkDelay = 0", []int{1}, func(t *testing.T, b *bench) {
+		first, answers := true, make(chan struct{})
+		b.hooks.fetch = func(context.Context, hook.Call) hook.Result {
+			if first {
+				first = false
+				return hook.Result{Stdout: []byte(adOf("a"))}
+			}
+			<-answers
+			return hook.Result{}
+		}
+		b.start()
+		b.delete(t, "1")
+		b.slots.set(1, func(s *fakeSlot) { s.Activity, s.job = "Idle", nil })
+		close(answers)
+		synctest.Wait()
+		if got := b.evictions(); len(got) != 1 || got["a"] != deleted {
+			t.Errorf("EVICT_CLAIM is told %v; want of a, that %s", got, deleted)
+		}
+	})
+}
+
 // So it is when it waits for its slot, at once.
 func TestDeletedWhileItWaits(t *testing.T) {
 	in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {

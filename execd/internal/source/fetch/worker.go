@@ -386,7 +386,7 @@ func (w *worker) note(failure string) {
 
 // giveBack gives back a claim of fetched work that has nothing to run.
 func (w *worker) giveBack(reason string) {
-	if s, ok, starting := w.layer.look(w.slot); ok && !starting && s.Fetched() && idle(&s) {
+	if s, ok, starting := w.layer.look(w.slot); ok && !starting && s.Fetched() && idle(&s) && !w.notRun(&s) {
 		w.layer.o.Slots.Withdraw(s.ID.String(), because(reason))
 	}
 }
