@@ -82,6 +82,7 @@ type top struct {
 	inv   *command.Invocation
 	view  *topView
 	reply api.TopReply
+	users []string // whose jobs it has; empty: all have
 	at    time.Time
 	rates rates
 }
@@ -90,7 +91,7 @@ type top struct {
 func (t *top) refresh(ctx context.Context) error {
 	reply, err := askTop(ctx, t.inv, t.view.users)
 	if err == nil {
-		t.take(reply, time.Now())
+		t.take(reply, t.view.users, time.Now())
 	}
 	return err
 }
@@ -108,9 +109,9 @@ func askTop(ctx context.Context, inv *command.Invocation, users []string) (*api.
 	return &reply, nil
 }
 
-// take keeps a reply.
-func (t *top) take(reply *api.TopReply, now time.Time) {
-	t.reply, t.at = *reply, now
+// take keeps a reply, which has the jobs of some users.
+func (t *top) take(reply *api.TopReply, users []string, now time.Time) {
+	t.reply, t.users, t.at = *reply, users, now
 	t.rates.take(reply, now)
 }
 
@@ -177,8 +178,8 @@ func (t *top) summary() []string {
 	if r.Sending+r.Stuck > 0 {
 		slots += fmt.Sprintf("; output: %d on its way, %d stuck", r.Sending, r.Stuck)
 	}
-	if len(t.view.users) > 0 {
-		slots += "; jobs of " + api.Visible(strings.Join(t.view.users, ","))
+	if len(t.users) > 0 {
+		slots += "; jobs of " + api.Visible(strings.Join(t.users, ","))
 	}
 	if r.More {
 		slots += "; there are more jobs than these"

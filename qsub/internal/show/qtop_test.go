@@ -23,6 +23,18 @@ func topJob(job int, tasks, queue string, cpu, rss float64) api.TopJob {
 	return j
 }
 
+// Above the table stands whose jobs are in it, also when others were asked for a moment ago.
+func TestTopSummaryUsers(t *testing.T) {
+	s := &top{view: &topView{users: []string{"later"}}, rates: rates{}}
+	for _, users := range [][]string{nil, {"now"}} {
+		s.take(&api.TopReply{}, users, time.Unix(1100, 0))
+		text := strings.Join(s.summary(), "\n")
+		if strings.Contains(text, "later") || strings.Contains(text, "jobs of now") != (users != nil) {
+			t.Errorf("with the jobs of %q: %s", users, text)
+		}
+	}
+}
+
 // The table has its columns in 80, in the order that was asked for, with what
 // waits at the end.
 func TestTopRows(t *testing.T) {
@@ -30,7 +42,7 @@ func TestTopRows(t *testing.T) {
 		topJob(1, "", "all.q@h", 50, 1<<30), topJob(2, "7", "all.q@h", 150, 1<<20), topJob(3, "12", "all.q@h", 10, 5000), topJob(4, "1-100:3", "", 0, 0),
 	}}
 	s := &top{view: &topView{by: byCPU}, rates: rates{}}
-	s.take(&reply, time.Unix(1100, 0))
+	s.take(&reply, nil, time.Unix(1100, 0))
 	l := s.layout(80)
 	want := []string{
 		"      2.7 somebod+ a-very-lon r         1  150.0   1.0M   2.0M  1m42s all.q",
@@ -92,7 +104,7 @@ func TestTopRows(t *testing.T) {
 func TestTopLayout(t *testing.T) {
 	reply := api.TopReply{Host: "h", Jobs: []api.TopJob{topJob(1, "", "a-long-queue.q@h", 50, 1<<30), topJob(4, "1-100:3,200", "", 0, 0)}}
 	s := &top{view: &topView{by: byCPU}, rates: rates{}}
-	s.take(&reply, time.Unix(1100, 0))
+	s.take(&reply, nil, time.Unix(1100, 0))
 	for columns, want := range map[int]string{
 		40:  "        1 somebod+ a-very-lon r         1   50.0   1.0G   2.0G  1m41s a-long-queue.q",
 		84:  "        1 somebod+ a-very-lon r         1   50.0   1.0G   2.0G  1m41s a-long-queue.q",
@@ -172,7 +184,7 @@ func TestTopElsewhere(t *testing.T) {
 	from := topJob(2, "", "all.q@h", 50, 1<<30)
 	from.From = "login1 12.1"
 	s := &top{view: &topView{by: byJob}, rates: rates{}}
-	s.take(&api.TopReply{Host: "h", Jobs: []api.TopJob{topJob(1, "", "all.q@node17", 50, 1<<30), from}}, time.Unix(1100, 0))
+	s.take(&api.TopReply{Host: "h", Jobs: []api.TopJob{topJob(1, "", "all.q@node17", 50, 1<<30), from}}, nil, time.Unix(1100, 0))
 	for columns, want := range map[int][2]string{
 		80:  {"all.q@nod+", "login1 #1+"},
 		120: {"all.q@node17", "login1 #12.1"},

@@ -276,7 +276,7 @@ func (u *topScreen) take(a topAnswer) {
 		}
 		return
 	}
-	u.top.take(a.reply, time.Now())
+	u.top.take(a.reply, a.users, time.Now())
 }
 
 const topHelp = "q quit  c m t j sort by cpu, memory, time, job  r reverse  u user  arrows"
