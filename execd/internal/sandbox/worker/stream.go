@@ -101,9 +101,8 @@ func (r *relay) start() {
 		move = r.take
 	}
 	go func() {
-		err := move()
+		r.moved <- ending{move()} // before the worker sees the end, and fails by it
 		r.close()
-		r.moved <- ending{err}
 	}()
 }
 
