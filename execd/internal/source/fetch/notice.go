@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +8,6 @@ import (
 	"strconv"
 
 	"paddock/classad"
-	"paddock/execd/internal/aside"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
@@ -20,10 +18,6 @@ import (
 
 // noticeFormat is the format of the files in evictions/.
 const noticeFormat = 1
-
-// maxNotice bounds what is read of one: two ads, each at most as large as a request
-// to execd.
-const maxNotice = 32 << 20
 
 // notice is what EVICT_CLAIM is still to be told of a claim that is over, as it lies
 // on disk: without it an execd that ends before the hook has would tell nobody. The
@@ -78,11 +72,7 @@ func (l *Layer) Deleting(j *job.Job) (undo func()) {
 // keep writes a notice about the work that was a job.
 func (l *Layer) keep(job int, n *notice) error {
 	n.Format = noticeFormat
-	data, err := json.Marshal(n)
-	if err == nil {
-		err = atomicfile.WriteDurable(l.noticePath(job), append(data, '\n'), 0o600)
-	}
-	if err != nil {
+	if err := writeKept(l.noticePath(job), n); err != nil {
 		return fmt.Errorf("cannot store that the claim of job %d is over: %w", job, err)
 	}
 	return nil
@@ -110,7 +100,7 @@ func (l *Layer) tellLeft() (claims map[string]bool, told map[int]bool) {
 			jobs = append(jobs, n)
 			continue
 		}
-		l.setAside(name, errors.New("it is named by no job"))
+		l.unreadable(spool.DirEvictions, name, hook.EvictClaim, errors.New("it is named by no job"))
 	}
 	slices.Sort(jobs)
 	for _, job := range jobs {
@@ -120,18 +110,11 @@ func (l *Layer) tellLeft() (claims map[string]bool, told map[int]bool) {
 			claims[id], told[job] = true, true
 		case errors.Is(err, errStays):
 			l.told(job)
-		case spool.Unread(err), errors.Is(err, spool.ErrFormat):
+		case l.unreadable(spool.DirEvictions, strconv.Itoa(job), hook.EvictClaim, err):
 			told[job] = true
-			l.o.Log.Error(fmt.Sprintf("cannot read evictions/%d: %v: EVICT_CLAIM is told after the next start", job, err))
-		default:
-			l.setAside(strconv.Itoa(job), err)
 		}
 	}
 	return claims, told
-}
-
-func (l *Layer) setAside(name string, err error) {
-	_ = aside.Put(l.o.Root, l.o.Log, l.o.Root.Path(spool.DirEvictions, name), fmt.Errorf("cannot read it: %w", err)) // it was told
 }
 
 // errStays is the error of a notice of a job that was not deleted after all.
@@ -139,16 +122,9 @@ var errStays = errors.New("its job was not deleted")
 
 // tellAgain calls EVICT_CLAIM again for one claim, and returns its public id.
 func (l *Layer) tellAgain(job int) (string, error) {
-	data, err := spool.ReadFile(l.noticePath(job), maxNotice)
-	if err != nil {
-		return "", err
-	}
 	var n notice
-	if err := json.Unmarshal(data, &n); err != nil {
+	if err := readKept(l.noticePath(job), &n, &n.Format, noticeFormat); err != nil {
 		return "", err
-	}
-	if n.Format > noticeFormat {
-		return "", fmt.Errorf("%w: it has %d, this execd reads %d", spool.ErrFormat, n.Format, noticeFormat)
 	}
 	on, err := slot.ParseID(n.Slot)
 	if err == nil && n.Format < 1 {

@@ -3,7 +3,6 @@ package fetch
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,7 +14,6 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/internal/ad"
-	"paddock/execd/internal/aside"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
@@ -135,11 +133,7 @@ func (l *Layer) unrun(c *fetched, reason string) {
 // keepReport writes the report of a job whose end is not recorded yet.
 func (l *Layer) keepReport(job int, r *report) error {
 	r.Format, r.Time = reportFormat, time.Now()
-	data, err := json.Marshal(r)
-	if err == nil {
-		err = atomicfile.WriteDurable(l.reportPath(strconv.Itoa(job)), append(data, '\n'), 0o600)
-	}
-	if err != nil {
+	if err := writeKept(l.reportPath(strconv.Itoa(job)), r); err != nil {
 		return fmt.Errorf("cannot store how job %d has ended: %w", job, err)
 	}
 	return nil
@@ -308,17 +302,11 @@ func (t *reporter) tell(ctx context.Context, w waiting) (why string) {
 
 // readReport reads a file of reports/.
 func (l *Layer) readReport(name string) (*report, error) {
-	data, err := spool.ReadFile(l.reportPath(name), maxNotice)
-	if err != nil {
-		return nil, err
-	}
 	var r report
-	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, err
-	}
+	err := readKept(l.reportPath(name), &r, &r.Format, reportFormat)
 	switch {
-	case r.Format > reportFormat:
-		return nil, fmt.Errorf("%w: it has %d, this execd reads %d", spool.ErrFormat, r.Format, reportFormat)
+	case err != nil:
+		return nil, err
 	case r.Format < 1 || r.Keyword == "" || r.Word == "":
 		return nil, errors.New("not a report")
 	}
@@ -327,11 +315,7 @@ func (l *Layer) readReport(name string) (*report, error) {
 
 // lost deals with a report that cannot be read.
 func (l *Layer) lost(name string, err error) {
-	if spool.Unread(err) || errors.Is(err, spool.ErrFormat) {
-		l.o.Log.Error(fmt.Sprintf("cannot read reports/%s: %v: REPORT_WORK is told after the next start", name, err))
-		return
-	}
-	_ = aside.Put(l.o.Root, l.o.Log, l.reportPath(name), fmt.Errorf("cannot read it: %w", err)) // it was told
+	l.unreadable(spool.DirReports, name, hook.ReportWork, err)
 }
 
 // recoverReports has those told that an earlier execd has left. Those of jobs whose ends are
