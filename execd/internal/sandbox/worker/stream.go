@@ -63,29 +63,25 @@ func (r *relay) given() []*os.File {
 	return []*os.File{r.theirs.Link, r.theirs.Memory}
 }
 
-// close closes our end.
-func (r *relay) close() {
-	if r.in != nil {
-		_ = r.in.Close()
-	} else {
-		_ = r.out.Close()
-	}
+// ringEnd is either end of a ring. Stop has a call that waits there return soon.
+type ringEnd interface {
+	Close() error
+	Stop()
 }
 
-// stop has move return soon.
-func (r *relay) stop() {
+// ours returns our end of the ring.
+func (r *relay) ours() ringEnd {
 	if r.in != nil {
-		r.in.Stop()
-	} else {
-		r.out.Stop()
+		return r.in
 	}
+	return r.out
 }
 
 // abort is for when there is no worker.
 func (r *relay) abort() {
 	if r.via != nil {
 		_ = r.theirs.Close()
-		r.close()
+		_ = r.ours().Close()
 	}
 }
 
@@ -102,7 +98,7 @@ func (r *relay) start() {
 	}
 	go func() {
 		r.moved <- ending{move()} // before the worker sees the end, and fails by it
-		r.close()
+		_ = r.ours().Close()
 	}()
 }
 
@@ -182,12 +178,12 @@ func (r *relay) end(ctx context.Context, err error, grace time.Duration) error {
 		case <-ctx.Done():
 			timer.Stop()
 			r.via.Stop()
-			r.stop()
+			r.ours().Stop()
 			<-r.moved
 			return cmp.Or(err, context.Cause(ctx))
 		case <-timer.C:
 			if now := r.bytes.Load(); !r.writing.Load() && now == was {
-				r.stop()
+				r.ours().Stop()
 			} else {
 				was = now
 			}
@@ -209,7 +205,7 @@ func (r *relay) endFrom(err error) error {
 		case far = <-r.moved:
 		default:
 			r.via.Stop()
-			r.stop()
+			r.ours().Stop()
 			<-r.moved
 		}
 	}
