@@ -392,18 +392,33 @@ func TestCarryStuck(t *testing.T) {
 	})
 }
 
+// stopWhileCut has a job leave output, cuts it off on its way, and stops this execd.
+func (h *home) stopWhileCut() *box {
+	h.submit(sandboxed(1))
+	h.endAll(0)
+	b := h.boxed()[0]
+	b.may <- true // the connection is cut
+	synctest.Wait()
+	h.stop()
+	return b
+}
+
+// wantDelivered holds that the only job has run once, and its output has arrived and been told so.
+func (h *home) wantDelivered(b *box) {
+	h.t.Helper()
+	synctest.Wait()
+	if l := h.lines(); len(l) != 1 || l[0].Failed != 0 || len(h.node.begun) != 1 || b.done == "" {
+		h.t.Errorf("%+v after %d runs, done %q", l, len(h.node.begun), b.done)
+	}
+}
+
 // REQ-XFER-71: home is started anew while output travels, has arrived, or its host was told so:
 // the run counts once, and is not repeated.
 func TestCarryRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHome(t, 1)
 		defer func() { h.stop() }()
-		h.submit(sandboxed(1))
-		h.endAll(0)
-		b := h.boxed()[0]
-		b.may <- true // the connection is cut
-		synctest.Wait()
-		h.stop()
+		b := h.stopWhileCut()
 		h.begin()
 		synctest.Wait()
 		if task := h.store.Unfinished()[0]; h.store.State(task) != job.Over || len(h.lines()) != 0 {
@@ -414,10 +429,7 @@ func TestCarryRestart(t *testing.T) {
 		time.Sleep(time.Minute)
 		h.change(func(n *node) { n.down = false })
 		time.Sleep(time.Minute)
-		synctest.Wait()
-		if l := h.lines(); len(l) != 1 || l[0].Failed != 0 || len(h.node.begun) != 1 || b.done == "" {
-			t.Errorf("%+v after %d runs, done %q", l, len(h.node.begun), b.done)
-		}
+		h.wantDelivered(b)
 	})
 }
 
@@ -427,20 +439,12 @@ func TestCarryForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHome(t, 1)
 		defer func() { h.stop() }()
-		h.submit(sandboxed(1))
-		h.endAll(0)
-		b := h.boxed()[0]
-		b.may <- true // the connection is cut
-		synctest.Wait()
-		h.stop()
+		b := h.stopWhileCut()
 		h.node.forgets = true
 		close(b.may)
 		h.begin()
 		time.Sleep(time.Minute)
-		synctest.Wait()
-		if l := h.lines(); len(l) != 1 || l[0].Failed != 0 || len(h.node.begun) != 1 || b.done == "" {
-			t.Errorf("%+v after %d runs, done %q", l, len(h.node.begun), b.done)
-		}
+		h.wantDelivered(b)
 	})
 }
 
