@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strconv"
+	"time"
 
 	"paddock/test/harness"
 )
@@ -25,22 +25,20 @@ func (b *bench) hookTime() error {
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
-	took := map[string][]float64{}
+	took := map[string][]time.Duration{}
 	for _, m := range hookMedian.FindAllStringSubmatch(string(out), -1) {
-		ms, err := strconv.ParseFloat(m[2], 64)
+		d, err := time.ParseDuration(m[2] + "ms")
 		if err != nil {
 			return err
 		}
-		took[m[1]] = append(took[m[1]], ms)
+		took[m[1]] = append(took[m[1]], d)
 	}
 	kept, served := took["Kept"], took["Served"]
 	if len(kept) == 0 || len(served) == 0 {
 		return errors.New("the benchmarks have printed no median:\n" + string(out))
 	}
-	slices.Sort(kept)
-	slices.Sort(served)
 	b.report(row{
-		what: "call of a hook by a server, beside a process", unit: "ms", theirs: kept[len(kept)/2], ours: served[len(served)/2], absolute: true, limit: 0.3,
+		what: "call of a hook by a server, beside a process", unit: "ms", theirs: milliseconds(median(kept)), ours: milliseconds(median(served)), absolute: true, limit: 0.3,
 	})
 	return nil
 }
