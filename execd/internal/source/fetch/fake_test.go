@@ -358,6 +358,13 @@ func (f *fakeHooks) Run(ctx context.Context, c hook.Call) hook.Result {
 	return answer(ctx, c)
 }
 
+// answerOther has the hooks but FETCH_WORK answered by fn from now on, also while they are called.
+func (f *fakeHooks) answerOther(fn func(context.Context, hook.Call) hook.Result) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.other = fn
+}
+
 // of returns the calls of a hook.
 func (f *fakeHooks) of(n hook.Name) []call {
 	f.mu.Lock()

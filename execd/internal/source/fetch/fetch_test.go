@@ -644,7 +644,7 @@ func TestRestart(t *testing.T) {
 		b.slots.set(1, func(s *fakeSlot) {
 			s.State, s.Activity, s.Fetched, s.job, s.Claim = "Unclaimed", "Idle", false, nil, ""
 		})
-		b.hooks.other = nil
+		b.hooks.answerOther(nil)
 		b.open(t)
 		stop = b.start()
 		stop()
@@ -678,7 +678,7 @@ func TestOverBeforeTold(t *testing.T) {
 		b.hooks.other = endless
 		stop := b.start()
 		stop()
-		b.hooks.other = nil
+		b.hooks.answerOther(nil)
 		b.open(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		b.Recover(ctx)
@@ -1161,7 +1161,7 @@ func TestEvictionOutlivesExecd(t *testing.T) {
 		if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), "secret") {
 			t.Errorf("on disk is %s, %v; want no secret", text, err)
 		}
-		b.hooks.other = nil
+		b.hooks.answerOther(nil)
 		for range 2 {
 			b.open(t)
 			stop = b.start()

@@ -143,7 +143,7 @@ func TestReportAgain(t *testing.T) {
 				t.Errorf("%s: %v, %v; want mode 0600", name, info.Mode(), err)
 			}
 		}
-		b.hooks.other = nil
+		b.hooks.answerOther(nil)
 		for range 2 {
 			b.open(t)
 			b.start()()
@@ -259,7 +259,7 @@ func TestReportWithoutHook(t *testing.T) {
 		if told, _ := b.reported(t); len(told) != 1 || len(b.left(t)) != 1 {
 			t.Errorf("told %q, left %q; want one told, and left", told, b.left(t))
 		}
-		b.hooks.other = nil
+		b.hooks.answerOther(nil)
 		b.set(t, reporting)
 		b.Configure()
 		synctest.Wait()
