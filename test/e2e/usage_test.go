@@ -18,7 +18,7 @@ func TestUsage(t *testing.T) {
 		f.plan("")
 		// A file in memory would be held, too: TMPDIR may be there.
 		f.script("holds", `head -c 100000000 /dev/zero >`+harness.Disk(t)+`/file.$JOB_ID
-exec perl -e '$x = "a"; $x x= 200_000_000; 1 while $i++ < 20_000_000; select undef, undef, undef, 0.02 until -e "PUB/seen"'
+exec perl -e '$x = "a"; $x x= 200_000_000; 1 while $i++ < 6_000_000; select undef, undef, undef, 0.02 until -e "PUB/seen"'
 `)
 		holds := filepath.Join(f.pub, "holds")
 		jobs := []int{f.submit(holds), f.submit("-l", "h_vmem=1G", holds)}
