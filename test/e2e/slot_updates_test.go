@@ -36,8 +36,12 @@ func TestSlotUpdates(t *testing.T) {
 	d.run("qconf", "-reload")
 	d.open(dir + "/u/go")
 	state("S")
-	log, err := os.ReadFile(dir + "/u/log")
-	if err != nil || !regexp.MustCompile(`(?m)^006 .* Image size of job updated: [45]\d{4}$`).Match(log) {
-		t.Errorf("the event log says %v\n%s", err, log)
+	// The log is written beside what the policy does.
+	size := regexp.MustCompile(`(?m)^006 .* Image size of job updated: [45]\d{4}$`)
+	if err := harness.WaitFor(patience, "the event log to have the size", func() (bool, error) {
+		log, err := os.ReadFile(dir + "/u/log")
+		return size.Match(log), err
+	}); err != nil {
+		t.Error(err)
 	}
 }
