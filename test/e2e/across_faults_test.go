@@ -397,11 +397,6 @@ func TestAcrossShown(t *testing.T) {
 	const slow = "TRANSFER_BANDWIDTH = 200000\n"
 	a := newAcross(t, slow, "")
 	a.mine("in", strings.Repeat("x", 20_000_000))
-	pace := func(knob string) {
-		t.Helper()
-		write(t, a.login.dir+"/etc/hooks.conf", knob, 0o644)
-		a.login.run("qconf", "-reload")
-	}
 	matches := func(what string, show func() string, pattern string) {
 		t.Helper()
 		out, want := "", regexp.MustCompile("(?m)"+pattern)
@@ -422,9 +417,9 @@ func TestAcrossShown(t *testing.T) {
 	matches("input in qstat", detail, `^stage_in +1: +\S+ of \S+, \S+/s, \d+ s left, to node, attempt \d+`)
 	matches("input in qtop", top, moves)
 	matches("input in qhost", boxes(), fmt.Sprintf(`^\d+\.1 +node +login %d\.1 .* staging .* \S+/s +\S+ +login +\d+ `, job))
-	pace("")
+	a.knobs("")
 	a.wrote("up")
-	pace(slow)
+	a.knobs(slow)
 	a.login.open(a.login.dir + "/u/go")
 	a.shown(job, "to")
 	matches("output in qstat", detail, `^stage_out +1: +\S+ of \S+, \S+/s, \d+ s left, from node, attempt \d+`)
@@ -434,7 +429,7 @@ func TestAcrossShown(t *testing.T) {
 	a.node.Daemon.Kill()
 	matches("that node is silent", boxes(), `^- +node +- .* \S`)
 	a.node.begin()
-	pace("")
+	a.knobs("")
 	a.qacct(job, 1)
 	a.whole("one", 1)
 	a.boxes(a.node, 0)

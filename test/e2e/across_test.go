@@ -115,6 +115,13 @@ func TestAcross(t *testing.T) {
 // slowly has what travels take seconds.
 const slowly = "TRANSFER_BANDWIDTH = 6000000\n"
 
+// knobs gives the host of the user other knobs.
+func (a *elsewhere) knobs(text string) {
+	a.t.Helper()
+	write(a.t, a.login.dir+"/etc/hooks.conf", text, 0o644)
+	a.login.run("qconf", "-reload")
+}
+
 // large is a command that leaves 30 MB, with their digest, and says that it has run.
 func (a *elsewhere) large(name string) string {
 	return fmt.Sprintf("echo on >>%s/u/%s.ran; head -c 30000000 /dev/urandom >%s; sha256sum %s >%s.sum; echo said", a.login.dir, name, name, name, name)
@@ -382,11 +389,12 @@ func TestFaultAcrossCut(t *testing.T) {
 // run again, if it may be, and the reason names the lease.
 func TestFaultAcrossLost(t *testing.T) {
 	t.Parallel()
-	a := newAcross(t, "TRANSFER_BANDWIDTH = 3000000\n", "ALIVE_INTERVAL = 5\nMAX_CLAIM_ALIVES_MISSED = 2\n")
+	// What the first to be on the disk of the node leaves has to be on its way still when the second follows.
+	a := newAcross(t, "TRANSFER_BANDWIDTH = 200000\n", "ALIVE_INTERVAL = 5\nMAX_CLAIM_ALIVES_MISSED = 2\n")
 	job := a.submit(a.large("big"), "-sandbox", "y", "-r", "y")
 	once := a.submit(a.large("once"), "-sandbox", "y", "-r", "n")
-	a.moving(job, true, 1_000_000)
-	a.moving(once, true, 1_000_000)
+	a.moving(job, true, 1)
+	a.moving(once, true, 1)
 	a.node.Daemon.Kill()
 	l := a.qacct(job, 1)
 	if !strings.HasPrefix(l[0]["failed"], "112") || !strings.Contains(l[0]["reason"], "the lease ended at") || !strings.Contains(l[0]["reason"], "its output is lost") {
@@ -395,6 +403,7 @@ func TestFaultAcrossLost(t *testing.T) {
 	if line := a.shown(once, "Eqw"); !strings.Contains(line.Reason, "its output is lost") {
 		t.Errorf("reason %q", line.Reason)
 	}
+	a.knobs("")
 	a.node.begin()
 	a.recovers(job, "big", once)
 }
