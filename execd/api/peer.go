@@ -71,6 +71,7 @@ type PeerStatus struct {
 	Version string    `json:"version,omitempty"`
 	Arch    string    `json:"arch,omitempty"`
 	Until   time.Time `json:"until,omitzero"` // of its certificate
+	Zstd    bool      `json:"zstd,omitempty"` // what travels to it and from it is compressed
 	Slots   int       `json:"slots"`
 	Free    int       `json:"free"` // slots that are idle and nobody's, or the queue's
 	// Draining says that the host starts nothing.

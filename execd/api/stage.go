@@ -170,6 +170,7 @@ type StageOutRequest struct {
 	Sandbox SandboxID  `json:"sandbox"`
 	Key     SandboxKey `json:"key"`
 	Have    string     `json:"have,omitempty"` // of S, as pack.Have.String writes it
+	Zstd    bool       `json:"zstd,omitempty"` // blocks are to be compressed
 }
 
 // StageDoneRequest says that all of the output is durable on S, by the root of the stream as

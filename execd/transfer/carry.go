@@ -19,6 +19,7 @@ func (w *worker) emit() error {
 	if err != nil {
 		return never(unix.EINVAL, "%v", err)
 	}
+	w.zips = w.orders.Pack.Zstd
 	content := w.packInput
 	if w.orders.Send != nil {
 		if w.staged, err = openTable(order.Say); err != nil {

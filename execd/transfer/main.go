@@ -29,7 +29,7 @@ import (
 var version = "devel"
 
 const help = `usage: execd-transfer copy
-       execd-transfer pack [-have HAVE] DIR
+       execd-transfer pack [-have HAVE] [-zstd] DIR
        execd-transfer unpack [-bytes N] [-items N] [-links] [-dots] [-id ID] DEST
        execd-transfer unpack -have [-id ID] DEST
        execd-transfer plugin PROGRAM
@@ -45,6 +45,7 @@ what a file transfer plugin can, which it asks the program.
   -id ID      16 hex digits, for two transfers into a directory at once
   -items N    take no more files, directories and links
   -links      also take links that lead out of the directory
+  -zstd       compress what becomes smaller by that
   -help       print this text
   -version    print the version
 `
@@ -95,6 +96,7 @@ type worker struct {
 	stay    bool     // sources are not left for another mount
 	resumes bool     // what is there already may be what is to be copied
 	syncs   bool     // each file is synced
+	zips    bool     // a stream is compressed
 	beside  int      // directory with that of Beside; -1: not open
 	links   int      // directory of files with several names, -1: none
 	noClone bool

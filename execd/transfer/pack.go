@@ -21,6 +21,7 @@ func packWord(args []string) int {
 	flags := flag.NewFlagSet("pack", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	text := flags.String("have", "", "")
+	zips := flags.Bool("zstd", false, "")
 	err := flags.Parse(args)
 	var have pack.Have
 	if err == nil {
@@ -34,6 +35,7 @@ func packWord(args []string) int {
 	}
 	_, _ = unix.FcntlInt(os.Stdout.Fd(), unix.F_SETPIPE_SZ, pipeSize) // it is none, or there may be none so large
 	w := newWorker()
+	w.zips = *zips
 	p, err := w.pack(pack.NewBuffer(os.Stdout), flags.Arg(0), have)
 	w.warn()
 	if err == nil {
@@ -94,7 +96,11 @@ func (w *worker) packAll(out pack.Space, have pack.Have, content func(p *packing
 	}
 	for err == nil {
 		w.had(have)
-		if err = p.all(pack.NewWriter(out, have, uint64(p.sum.items), uint64(p.sum.bytes))); !errors.Is(err, pack.ErrAnew) {
+		to := pack.NewWriter(out, have, uint64(p.sum.items), uint64(p.sum.bytes))
+		if w.zips {
+			to.Compress = zip
+		}
+		if err = p.all(to); !errors.Is(err, pack.ErrAnew) {
 			break
 		}
 		have, err = pack.Have{}, nil
@@ -418,12 +424,13 @@ func (p *packing) data(fd int, at, end int64) error {
 			}
 			got += max(more, 0)
 		}
-		if err := p.out.Block(at, n); err != nil {
+		travel, err := p.out.Block(at, n)
+		if err != nil {
 			return fail("write", "the stream", err)
 		}
 		at += int64(n)
 		p.add(int64(n))
-		p.pace(int64(n))
+		p.pace(int64(travel))
 	}
 	return nil
 }

@@ -153,6 +153,7 @@ func (u *unpacking) run(in pack.Source) (pack.Digest, error) {
 	if u.in, err = pack.NewReader(in, u.had, u.maxItems, u.maxBytes); err != nil {
 		return pack.Digest{}, u.broken(err)
 	}
+	u.in.Decompress = unzip
 	u.worker.total.Store(int64(min(u.in.Bytes, math.MaxInt64)))
 	if u.committed {
 		if done, err := u.goOn(); done || err != nil {
@@ -462,7 +463,7 @@ func (u *unpacking) block(rec *pack.Record) error {
 		}
 	}
 	u.add(n)
-	u.pace(n)
+	u.pace(int64(rec.Travel))
 	return u.count(n)
 }
 

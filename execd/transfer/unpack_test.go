@@ -33,7 +33,8 @@ func put(w *pack.Writer, name string, m pack.Meta) error {
 	_, err := w.File(name, m)
 	b, room := w.Room(1)
 	copy(b, "x")
-	return errors.Join(err, room, w.Block(0, 1))
+	_, failed := w.Block(0, 1)
+	return errors.Join(err, room, failed)
 }
 
 // Streams that only somebody hostile sends do not leave the destination, which stays as

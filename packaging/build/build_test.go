@@ -37,6 +37,14 @@ func TestHolders(t *testing.T) {
 	}
 }
 
+// TestConcerning finds what is said of packages that are linked, and leaves out what is not.
+func TestConcerning(t *testing.T) {
+	const text = "of all\n----------\n\nFiles: gone/*\n\nof gone\n\n---------------\nFiles: other/*\nFiles: in/it/*\n\nof it\n"
+	if got := concerning(text, "/m", []string{"/m", "/m/in/it/deep", "/m/gone2"}); got != "of all\nFiles: other/*\nFiles: in/it/*\n\nof it" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestIdentify(t *testing.T) {
 	const bsd = "Redistribution and use in source\nand binary forms, with or without"
 	for text, want := range map[string]string{
@@ -45,7 +53,8 @@ func TestIdentify(t *testing.T) {
 		bsd:                               "BSD-2-Clause",
 		bsd + " ... Neither the name of":  "BSD-3-Clause",
 		"Legal Code\n\nCC0 1.0 Universal": "CC0-1.0",
-		"GNU GENERAL PUBLIC LICENSE":      "",
+		bsd + " ... Apache License Version 2.0, January 2004": "Apache-2.0 AND BSD-2-Clause",
+		"GNU GENERAL PUBLIC LICENSE":                          "",
 	} {
 		if got := identify(text); got != want {
 			t.Errorf("identify(%q) = %q; want %q", text, got, want)

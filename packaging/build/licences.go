@@ -18,7 +18,7 @@ import (
 type module struct {
 	path    string
 	version string
-	licence string // its identifier in SPDX
+	licence string // its identifier in SPDX; of several an expression
 	text    string // of the licence
 	notice  string // of the file NOTICE, which Apache-2.0 has handed on
 }
@@ -34,9 +34,10 @@ const standard = "std"
 func linkedModules(root string) ([]module, error) {
 	type pkg struct {
 		Standard bool
+		Dir      string
 		Module   *struct{ Path, Version, Dir string }
 	}
-	args := append([]string{"list", "-deps", "-json=Standard,Module", "-tags=urfave_cli_no_docs"}, programs...)
+	args := append([]string{"list", "-deps", "-json=Standard,Dir,Module", "-tags=urfave_cli_no_docs"}, programs...)
 	cmd := exec.Command("go", args...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -49,7 +50,7 @@ func linkedModules(root string) ([]module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the standard library: %w", err)
 	}
-	dirs := map[module]string{{path: standard}: strings.TrimSpace(string(goroot))}
+	dirs := map[module][]string{{path: standard}: {strings.TrimSpace(string(goroot))}}
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p pkg
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
@@ -58,16 +59,27 @@ func linkedModules(root string) ([]module, error) {
 			return nil, fmt.Errorf("cannot read what go list prints: %w", err)
 		}
 		if p.Module != nil && p.Module.Version != "" {
-			dirs[module{path: p.Module.Path, version: p.Module.Version}] = p.Module.Dir
+			m := module{path: p.Module.Path, version: p.Module.Version}
+			if dirs[m] == nil {
+				dirs[m] = []string{p.Module.Dir}
+			}
+			dirs[m] = append(dirs[m], p.Dir)
 		}
 	}
 	var modules []module
-	for m, dir := range dirs {
-		text, err := os.ReadFile(filepath.Join(dir, "LICENSE"))
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the licence of %s: %w", m.path, err)
+	for m, all := range dirs {
+		dir := all[0]
+		for _, place := range all { // what a module has taken over may have a licence of its own
+			for _, name := range []string{"LICENSE", "LICENSE.txt"} {
+				text, err := os.ReadFile(filepath.Join(place, name))
+				if err != nil && !errors.Is(err, os.ErrNotExist) {
+					return nil, fmt.Errorf("cannot read the licence of %s: %w", m.path, err)
+				}
+				if own := concerning(string(text), dir, all); !strings.Contains(m.text, own) {
+					m.text = strings.TrimSpace(m.text + "\n\n" + own)
+				}
+			}
 		}
-		m.text = string(text)
 		if m.licence = identify(m.text); m.licence == "" {
 			return nil, fmt.Errorf("%s has a licence that is not known: see identify", m.path)
 		}
@@ -82,24 +94,48 @@ func linkedModules(root string) ([]module, error) {
 	return modules, nil
 }
 
-// identify tells a licence by its text. Those that are not here have to be looked at by
+// A licence may have sections, each of which begins with the files that it is about.
+var (
+	sections = regexp.MustCompile(`\n-{10,}\n`)
+	about    = regexp.MustCompile(`(?m)^Files: (.+)/\*$`)
+)
+
+// concerning returns what a licence in a directory says of packages, which may be not all of it.
+func concerning(text, dir string, packages []string) string {
+	all := sections.Split(text, -1)
+	kept := slices.DeleteFunc(slices.Clone(all), func(section string) bool {
+		files := about.FindAllStringSubmatch(section, -1)
+		return len(files) > 0 && !slices.ContainsFunc(files, func(f []string) bool {
+			below := filepath.Join(dir, f[1])
+			return slices.ContainsFunc(packages, func(p string) bool { return p == below || strings.HasPrefix(p, below+"/") })
+		})
+	})
+	if len(kept) < len(all) {
+		text = strings.Join(kept, "\n")
+	}
+	return strings.TrimSpace(text)
+}
+
+// identify tells licences by their text. Those that are not here have to be looked at by
 // people before they are linked.
 func identify(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
-	switch {
-	case strings.Contains(text, "Apache License Version 2.0, January 2004"):
-		return "Apache-2.0"
-	case strings.Contains(text, "Permission is hereby granted, free of charge, to any person obtaining a copy of this software"):
-		return "MIT"
-	case strings.Contains(text, "Redistribution and use in source and binary forms"):
-		if strings.Contains(text, "Neither the name of") {
-			return "BSD-3-Clause"
-		}
-		return "BSD-2-Clause"
-	case strings.Contains(text, "CC0 1.0 Universal"):
-		return "CC0-1.0"
+	bsd := "BSD-2-Clause"
+	if strings.Contains(text, "Neither the name of") {
+		bsd = "BSD-3-Clause"
 	}
-	return ""
+	var found []string
+	for _, l := range []struct{ name, words string }{
+		{"Apache-2.0", "Apache License Version 2.0, January 2004"},
+		{"MIT", "Permission is hereby granted, free of charge, to any person obtaining a copy of this software"},
+		{bsd, "Redistribution and use in source and binary forms"},
+		{"CC0-1.0", "CC0 1.0 Universal"},
+	} {
+		if strings.Contains(text, l.words) {
+			found = append(found, l.name)
+		}
+	}
+	return strings.Join(found, " AND ")
 }
 
 // holder finds lines that name who has the copyright; [yyyy] is in the example that
@@ -137,7 +173,7 @@ License: Apache-2.0
  elsewhere in /usr/share/licenses/paddock/LICENSE.
 `)
 	for _, m := range modules {
-		fmt.Fprintf(&out, "\nFiles: %s/*\nCopyright: %s\nLicense: %s\n", m.path, strings.Join(m.holders(), "\n "), m.licence)
+		fmt.Fprintf(&out, "\nFiles: %s/*\nCopyright: %s\nLicense: %s\n", m.path, strings.Join(m.holders(), "\n "), strings.ReplaceAll(m.licence, "AND", "and"))
 		if m.licence == "Apache-2.0" {
 			continue
 		}

@@ -92,7 +92,7 @@ var rules = []rule{
 	{"paddock/execd/transfer", "crypto/tls", "", grip},
 	{"paddock/execd/transfer", "crypto/x509", "", grip},
 	{"paddock/execd/transfer", "os/user", "", grip},
-	{"paddock/execd/transfer", "github.com/...", digests, grip},
+	{"paddock/execd/transfer", "github.com/...", digests + " github.com/klauspost/compress/...", grip},
 	{"paddock/execd/internal/sandbox/order", "paddock/...", "", "both ends link it"},
 	{"paddock/execd/internal/sandbox/order", "github.com/...", "", "both ends link it"},
 	{"paddock/execd/internal/sandbox/ring", "paddock/...", "", "both ends link it"},

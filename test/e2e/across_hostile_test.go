@@ -19,6 +19,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/zeebo/blake3"
 
 	"paddock/execd/api"
@@ -96,6 +97,7 @@ type forgery struct {
 	root [32]byte
 	file []byte // that is open: type and payload
 	data [32]byte
+	zips *zstd.Encoder // blocks are compressed; nil: they are not
 }
 
 // begin says how much there is.
@@ -159,7 +161,11 @@ func (f *forgery) block(at int, data []byte) *forgery {
 	for part := range slices.Chunk(data, 256<<10) {
 		digest := blake3.Sum256(part)
 		b := binary.BigEndian.AppendUint64(nil, uint64(at))
-		f.record(8, bytes.Join([][]byte{{0}, b, digest[:], part}, nil))
+		if f.zips != nil {
+			f.record(8, bytes.Join([][]byte{{1}, b, digest[:], f.zips.EncodeAll(part, nil)}, nil))
+		} else {
+			f.record(8, bytes.Join([][]byte{{0}, b, digest[:], part}, nil))
+		}
 		b = binary.BigEndian.AppendUint32(b, uint32(len(part)))
 		f.data = blake3.Sum256(bytes.Join([][]byte{f.data[:], b, digest[:]}, nil))
 		at += len(part)
@@ -223,7 +229,15 @@ func TestAcrossHostile(t *testing.T) {
 	next("more ups than directories", damaged, said(begin(3, 1).dir("in").up().up().text("escaped", "x").end()))
 	next("a mode of more rights", damaged, said(begin(1, 1).open("root", 0o4755, 1).block(0, []byte("x")).end()))
 	next("too many bytes, as it says", "at most 8388608 bytes and 100 items", said(begin(1, 9<<20).text("x", "x").end()))
+	zips, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb := begin(1, 1<<10).open("x", 0o644, 1<<30)
+	bomb.record(8, slices.Concat([]byte{1}, make([]byte, 8+32), zips.EncodeAll(make([]byte, 1<<30), nil)))
+	next("a block that becomes 1 GB", "cannot be decompressed", said(bomb.end()))
 	many := begin(3, 1<<10)
+	many.zips = zips
 	for i := range 3 {
 		many.open(fmt.Sprint("x", i), 0o644, 3<<20).block(0, make([]byte, 3<<20))
 	}
@@ -341,7 +355,15 @@ func TestAcrossHostileMemory(t *testing.T) {
 			f.dir(name)
 		}
 		block := make([]byte, 256<<10)
+		zips, err := zstd.NewWriter(nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
 		for i := range 1024 { // 256 MB of a file that it forgets again and again
+			if f.zips = nil; i%2 == 0 {
+				f.zips = zips
+			}
 			if f.open("x", 0o644, len(block)).block(0, block); !send(f) {
 				return
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -551,6 +552,36 @@ func TestFaultAcrossFull(t *testing.T) {
 	data := a.read("full/big")
 	if sum := fmt.Sprintf("%x  big\n", sha256.Sum256([]byte(data))); sum != a.read("full/big.sum") || strings.Count(a.read("big.ran"), "on\n") != 1 {
 		t.Errorf("%d bytes have come, not those that were written", len(data))
+	}
+	a.boxes(a.node, 0)
+	a.boxes(a.login, 0)
+}
+
+// What travels to a host and from it is compressed if the line of that host says so, where it becomes
+// smaller. It arrives as it was.
+func TestAcrossZstd(t *testing.T) {
+	parallel(t)
+	a, n := newApart(t, "", "")
+	if err := n.Hosts[0].Write("peers", "node execute zstd=yes\n"); err != nil {
+		t.Fatal(err)
+	}
+	a.login.run("qconf", "-reload")
+	a.mine("in", strings.Repeat("what a log says\n", 1<<20))
+	before := []int{came(t, n.Hosts[0]), came(t, n.Hosts[1])}
+	job := a.submit("sha256sum in >in.sum; cp in out; head -c 4000000 /dev/urandom >random; sha256sum out random >sum", "-sandbox", "y", "-stagein", "in")
+	a.qacct(job, 1)
+	// 16 MB of the log each way, of which next to nothing is left, and 4 MB that stay so.
+	for i, bounds := range [][2]int{{4_000_000, 5_500_000}, {0, 1_500_000}} {
+		if got := came(t, n.Hosts[i]) - before[i]; got < bounds[0] || got > bounds[1] {
+			t.Errorf("%d bytes have come to %s; want from %d to %d", got, n.Hosts[i].Name, bounds[0], bounds[1])
+		}
+	}
+	for _, sums := range []string{"in.sum", "sum"} {
+		cmd := exec.Command("sha256sum", "-c", "--quiet", sums)
+		cmd.Dir = a.login.dir + "/u"
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", sums, err, out)
+		}
 	}
 	a.boxes(a.node, 0)
 	a.boxes(a.login, 0)

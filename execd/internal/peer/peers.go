@@ -61,6 +61,7 @@ type Peer struct {
 	Name    string
 	Address string // host and port
 	Roles   Role
+	Zstd    bool // what travels to it and from it is compressed
 	users   users
 }
 
@@ -186,18 +187,23 @@ func (p *Peers) add(words []string, namesOf func(string) (map[string]string, err
 	if !ok {
 		return fmt.Errorf("%q is not what a host may do: submit, execute or submit,execute", api.Short(words[0]))
 	}
-	who := everybody
+	line := Peer{Roles: roles, users: everybody}
 	for i, word := range words[1:] {
-		value, ok := strings.CutPrefix(word, "users=")
+		name, value, ok := strings.Cut(word, "=")
+		of := optionRoles[name]
 		switch {
-		case !ok:
+		case !ok || of == 0:
 			return fmt.Errorf("%q is not known here", api.Short(word))
-		case i > 0:
-			return errors.New("users= is there twice")
-		case roles&Submit == 0:
-			return errors.New("users= belongs to hosts that may submit")
+		case slices.ContainsFunc(words[1:1+i], func(w string) bool { return strings.HasPrefix(w, name+"=") }):
+			return fmt.Errorf("%s= is there twice", name)
+		case roles&of == 0:
+			return fmt.Errorf("%s= belongs to hosts that may %v", name, of)
+		case name == "users":
+			line.users, err = parseUsers(value, namesOf)
+		default:
+			line.Zstd, err = parseYes(value)
 		}
-		if who, err = parseUsers(value, namesOf); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -213,9 +219,21 @@ func (p *Peers) add(words []string, namesOf func(string) (map[string]string, err
 			at = name
 		}
 		p.byName[name] = len(p.list)
-		p.list = append(p.list, Peer{Name: name, Address: net.JoinHostPort(at, port), Roles: roles, users: who})
+		line.Name, line.Address = name, net.JoinHostPort(at, port)
+		p.list = append(p.list, line)
 	}
 	return nil
+}
+
+// optionRoles are the words of a line that have a value, and of hosts with which role they are.
+var optionRoles = map[string]Role{"users": Submit, "zstd": Execute}
+
+// parseYes reads yes or no.
+func parseYes(text string) (yes bool, err error) {
+	if text != "yes" && text != "no" {
+		err = fmt.Errorf("%q is neither yes nor no", api.Short(text))
+	}
+	return text == "yes", err
 }
 
 // splitAddress reads an address: a port behind a colon, with a host before it or none.

@@ -21,7 +21,8 @@ Login1            submit  users=*,!root,!svc-*
 node[1-3]  :7000  execute
 rack[08-11].example.org execute,submit
 node9 10.1.2.9:7001 execute # far away
-box [::1]:9 execute
+box [::1]:9 execute zstd=no
+cloud submit,execute zstd=yes users=anna
 lab submit users=map:usermap
 
 revoked 00AB12 # node9's old one
@@ -32,7 +33,7 @@ revoked 00AB12 # node9's old one
 	for name, want := range map[string]string{
 		"login1": "login1:6445 submit users=*,!root,!svc-*", "node2": "node2:7000 execute", "rack09.example.org": "rack09.example.org:6445 submit,execute users=*,!root",
 		"rack11.example.org": "rack11.example.org:6445 submit,execute users=*,!root", "NODE9": "10.1.2.9:7001 execute", "box": "[::1]:9 execute",
-		"lab": "lab:6445 submit users=anna>a.miller,bob>bob",
+		"lab": "lab:6445 submit users=anna>a.miller,bob>bob", "cloud": "cloud:6445 submit,execute users=anna zstd=yes",
 	} {
 		line := p.find(name)
 		if line == nil {
@@ -43,7 +44,7 @@ revoked 00AB12 # node9's old one
 			t.Errorf("%s: %s; want %s", name, got, want)
 		}
 	}
-	if len(p.list) != 11 || p.find("node4") != nil || !p.revoked["ab12"] || len(p.revoked) != 1 {
+	if len(p.list) != 12 || p.find("node4") != nil || !p.revoked["ab12"] || len(p.revoked) != 1 {
 		t.Errorf("%d hosts, revoked %v", len(p.list), p.revoked)
 	}
 	for _, test := range []struct{ host, user, want string }{
@@ -67,7 +68,11 @@ func TestParsePeersMistakes(t *testing.T) {
 		"node1":                              "peers:1: want what the host may do",
 		"\nnode1 run":                        `peers:2: "run" is not what a host may do`,
 		"node1 submit,run":                   `"submit,run" is not`,
-		"node1 execute zstd=no":              `"zstd=no" is not known here`,
+		"node1 execute lzma=no":              `"lzma=no" is not known here`,
+		"node1 execute zstd":                 `"zstd" is not known here`,
+		"node1 execute zstd=fast":            `"fast" is neither yes nor no`,
+		"node1 execute zstd=no zstd=yes":     "zstd= is there twice",
+		"node1 submit zstd=no":               "zstd= belongs to hosts that may execute",
 		"node1 execute users=*":              "users= belongs to hosts that may submit",
 		"node1 submit users=* users=*":       "users= is there twice",
 		"node1 submit users=":                `"" is no name of a user`,

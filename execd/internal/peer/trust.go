@@ -326,6 +326,9 @@ func (t *Trust) lines() map[string]string {
 		if p.Roles&Submit != 0 {
 			text += " users=" + p.users.String()
 		}
+		if p.Zstd {
+			text += " zstd=yes"
+		}
 		lines[p.Name] = text
 	}
 	for serial := range t.peers.revoked {

@@ -72,6 +72,7 @@ func (w *Watch) enter(list []Peer) {
 		if s == nil || s.Address != p.Address {
 			s = &api.PeerStatus{Name: p.Name, Address: p.Address, State: api.PeerUnknown, Since: time.Now()}
 		}
+		s.Zstd = p.Zstd
 		w.hosts[p.Name] = s
 	}
 }

@@ -43,14 +43,14 @@ func (m *Manager) away(t *job.Task, limit string) (*order.Orders, *api.SubmitReq
 }
 
 // PushAway writes a part of what another host needs for a run there, behind what it has. Stop has
-// a write return soon.
-func (m *Manager) PushAway(ctx context.Context, t *job.Task, part api.StagePart, have string, to io.Writer, stop func(), report func(order.Progress)) error {
+// a write return soon. With zstd it is compressed.
+func (m *Manager) PushAway(ctx context.Context, t *job.Task, part api.StagePart, have string, zstd bool, to io.Writer, stop func(), report func(order.Progress)) error {
 	o, r, owner, p, err := m.away(t, knobMaxInput)
 	if err != nil {
 		return err
 	}
 	box := t.Start.Sandbox
-	o.Pack = &order.Pack{Have: have}
+	o.Pack = &order.Pack{Have: have, Zstd: zstd}
 	switch {
 	case part == api.PartInput:
 		o.Bring = pushes(r, p)

@@ -62,12 +62,11 @@ type gate struct {
 
 // visit is a request of the other host for a gate. It is answered once.
 type visit struct {
-	push  api.StagePart // it pushes a part
-	ask   bool          // it asks which part is awaited
-	bytes int64         // that it is about to push then; 0: not known
-	pull  bool          // it pulls the output
-	have  string
-	done  bool // it has all of that
+	push  api.StagePart        // it pushes a part
+	ask   bool                 // it asks which part is awaited
+	bytes int64                // that it is about to push then; 0: not known
+	pull  *api.StageOutRequest // it pulls the output
+	done  bool                 // it has all of that
 	root  string
 	stuck *exit.Permanent // it cannot take it
 	via   *worker.Stream  // of push and pull
@@ -287,16 +286,15 @@ func (m *Manager) Push(ctx context.Context, id api.SandboxID, part api.StagePart
 	return api.StageInReply{Root: r.Root, Bytes: r.Bytes, Files: r.Files, Left: leftOut(r)}, err
 }
 
-// Pull has the output of an activation sent, behind what the other host has. Stop has a call
-// of to return soon.
-func (m *Manager) Pull(ctx context.Context, id api.SandboxID, have string, to io.Writer, stop func()) error {
-	if _, err := pack.ParseHave(have); err != nil {
+// Pull has the output of an activation sent as a request says. Stop has a call of to return soon.
+func (m *Manager) Pull(ctx context.Context, r *api.StageOutRequest, to io.Writer, stop func()) error {
+	if _, err := pack.ParseHave(r.Have); err != nil {
 		return api.Refusef(api.RefusedMessage, "%v", err)
 	}
-	if err := m.unstick(id); err != nil {
+	if err := m.unstick(r.Sandbox); err != nil {
 		return err
 	}
-	_, err := m.visit(ctx, id, &visit{pull: true, have: have, via: &worker.Stream{To: to, Stop: stop}})
+	_, err := m.visit(ctx, r.Sandbox, &visit{pull: r, via: &worker.Stream{To: to, Stop: stop}})
 	return err
 }
 
@@ -609,7 +607,7 @@ func (m *Manager) deliver(ctx context.Context, t *job.Task, report func(order.Pr
 			return &exit.Cancelled{Err: errors.New(g.unwanted.Cause)}
 		case v := <-g.visits:
 			switch {
-			case v.pull:
+			case v.pull != nil:
 				r, err := m.pull(ctx, g, v, report)
 				if err != nil {
 					return err
@@ -652,7 +650,7 @@ func (m *Manager) pull(ctx context.Context, g *gate, v *visit, report func(order
 	if err != nil {
 		return r, err
 	}
-	o.Pack = &order.Pack{Have: v.have, Out: api.NameStdout, Err: api.NameStderr}
+	o.Pack = &order.Pack{Have: v.pull.Have, Zstd: v.pull.Zstd, Out: api.NameStdout, Err: api.NameStderr}
 	r, err = m.carryBy(ctx, &m.Throttle.up, owner, t, o, v.via, func(p order.Progress) {
 		m.measured(t, p)
 		report(p)

@@ -24,7 +24,7 @@ type carrier interface {
 	// Push and Pull return when nothing of the stream is used any more. Stop has a call of it
 	// that is under way return soon.
 	Push(ctx context.Context, id api.SandboxID, part api.StagePart, from io.Reader, stop func()) (api.StageInReply, error)
-	Pull(ctx context.Context, id api.SandboxID, have string, to io.Writer, stop func()) error
+	Pull(ctx context.Context, r *api.StageOutRequest, to io.Writer, stop func()) error
 	Delivered(ctx context.Context, id api.SandboxID, root string) error
 	Undeliverable(ctx context.Context, id api.SandboxID, errno int, text string) error
 	Drop(id api.SandboxID, why string)
@@ -289,7 +289,7 @@ func (*pulled) contentType() string { return "application/octet-stream" }
 func (p *pulled) send(ctx context.Context, in *incoming, w io.Writer) error {
 	out := &lively{w: w.(*patientWriter).w, flush: in.flush, deadline: w.(*patientWriter).deadline}
 	stop := out.beat(func() bool { return true })
-	err := p.Boxes.Pull(ctx, p.req.Sandbox, p.req.Have, out, out.stop)
+	err := p.Boxes.Pull(ctx, p.req, out, out.stop)
 	stop()
 	switch {
 	case err == nil:

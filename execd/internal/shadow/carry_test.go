@@ -149,7 +149,7 @@ func (f *files) Plan(t *job.Task, _ *api.SubmitRequest, _ int, _ uint64) error {
 
 func (f *files) Pushes(*job.Task, *api.SubmitRequest) bool { return f.input }
 
-func (f *files) PushAway(_ context.Context, _ *job.Task, part api.StagePart, _ string, to io.Writer, _ func(), _ func(order.Progress)) error {
+func (f *files) PushAway(_ context.Context, _ *job.Task, part api.StagePart, _ string, _ bool, to io.Writer, _ func(), _ func(order.Progress)) error {
 	if f.fails != nil {
 		return f.fails
 	}

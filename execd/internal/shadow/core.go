@@ -61,9 +61,10 @@ type Files interface {
 	// Plan gives a run that asks for it a sandbox here, in which what comes back may lie.
 	Plan(t *job.Task, r *api.SubmitRequest, slot int, limit uint64) error
 	// Pushes reports whether the run needs files before it starts. PushAway writes a part of
-	// them behind what the other host has. Stop has a write return soon.
+	// them behind what the other host has. Stop has a write return soon;
+	// with zstd they are compressed.
 	Pushes(t *job.Task, r *api.SubmitRequest) bool
-	PushAway(ctx context.Context, t *job.Task, part api.StagePart, have string, to io.Writer, stop func(), report func(order.Progress)) error
+	PushAway(ctx context.Context, t *job.Task, part api.StagePart, have string, zstd bool, to io.Writer, stop func(), report func(order.Progress)) error
 	// PullAway has come what the run has left, and returns its root, when all of it is on
 	// disk. Open has the other host send it, behind what there is; it is not called if all is
 	// there. What of it is wanted is in the End of the run.

@@ -237,7 +237,7 @@ func (p *pull) attempt(ctx context.Context) error {
 		root, err := r.Files.PullAway(ctx, t, func(ctx context.Context, have string, read func(io.Reader) error) error {
 			asked = true
 			var of error
-			err := r.On(r.host.name, "").StageOut(ctx, api.StageOutRequest{Sandbox: id, Key: key, Have: have}, func(stream io.Reader) error {
+			err := r.On(r.host.name, "").StageOut(ctx, api.StageOutRequest{Sandbox: id, Key: key, Have: have, Zstd: r.compresses()}, func(stream io.Reader) error {
 				of = read(stream)
 				return of
 			})

@@ -84,7 +84,7 @@ func (p *push) pushPart(ctx context.Context, have *api.StageHaveReply) error {
 		from, to := io.Pipe()
 		packed := make(chan error, 1)
 		go func() {
-			err := r.Files.PushAway(ctx, t, have.Part, have.Have, to, func() { _ = to.CloseWithError(errCut) }, report)
+			err := r.Files.PushAway(ctx, t, have.Part, have.Have, r.compresses(), to, func() { _ = to.CloseWithError(errCut) }, report)
 			_ = to.CloseWithError(err)
 			packed <- err
 		}()

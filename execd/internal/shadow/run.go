@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"paddock/execd/api"
@@ -64,6 +65,11 @@ func (r *run) secret() (api.SandboxID, api.SandboxKey) {
 
 // poke has its goroutine look again.
 func (r *run) poke() { hint(r.poked) }
+
+// compresses reports whether what travels between its host and this one is compressed.
+func (r *run) compresses() bool {
+	return slices.ContainsFunc(r.Peers(), func(p api.PeerStatus) bool { return p.Name == r.host.name && p.Zstd })
+}
 
 // live is the life of a run: it is begun, followed, and ended.
 func (r *run) live(ctx context.Context) error {

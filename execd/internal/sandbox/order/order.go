@@ -98,6 +98,8 @@ type Pack struct {
 	// there, before all else; what the sandbox calls so is left out. Empty: they are not.
 	Out string `json:"out,omitempty"`
 	Err string `json:"err,omitempty"`
+	// Zstd has blocks compressed that become smaller by that.
+	Zstd bool `json:"zstd,omitempty"`
 }
 
 // Unpack is a part of a tree that is read from the stream. It lies beside what was in the sandbox

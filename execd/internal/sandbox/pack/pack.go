@@ -15,7 +15,7 @@
 //	 5 file    mode time size dev ino name    blocks follow
 //	 6 same    mode time size dev ino name    another name of a file
 //	 7 link    mode time name NUL target      a symbolic link
-//	 8 block   flags offset digest bytes      flags of 8 bits: 0; 1 is kept for compression
+//	 8 block   flags offset digest bytes      flags of 8 bits: 1, the bytes are compressed, or 0
 //	 9 again                                  the file before has changed: forget it
 //	10 end     root skipped                   all has been sent, but for what cannot be
 //	11 failed  errno permanent text           it cannot be, 32 and 8 bits
@@ -23,8 +23,10 @@
 // A mode has 16 bits, and no other than those of rwxrwxrwx; a time has seconds and, in 32
 // bits, nanoseconds. dev and ino are 0 unless the file has several names: then same may
 // name them later. Blocks come in order, have a byte at least and MaxBlock at most, and
-// do not overlap. What no block has is a hole. A name is one part of a path: it has 1 to
-// MaxName bytes, no slash and no NUL, and is neither "." nor "..". A target has 1 to
+// do not overlap. One that is compressed has frames of zstd (RFC 8878) instead of its bytes,
+// which all other numbers are of. What no block has is a hole.
+//
+// A name is one part of a path: it has 1 to MaxName bytes, no slash and no NUL, and is neither "." nor "..". A target has 1 to
 // MaxTarget bytes and no NUL. A tree is at most MaxDepth deep.
 //
 // # Digests
@@ -97,6 +99,9 @@ const (
 
 // item reports whether a record is one that counts.
 func (t Type) item() bool { return t >= Dir && t <= Link }
+
+// zipped is the flag of a block that is compressed.
+const zipped = 1
 
 // sizeDigest is how many bytes a digest has.
 const sizeDigest = 32

@@ -27,7 +27,8 @@ func link(name, to string) call {
 func put(w *Writer, at int64, data []byte) error {
 	b, err := w.Room(len(data))
 	copy(b, data)
-	return errors.Join(err, w.Block(at, len(data)))
+	_, failed := w.Block(at, len(data))
+	return errors.Join(err, failed)
 }
 
 // source is where a stream is read.
@@ -62,11 +63,36 @@ func same(name string) call {
 
 func again() call { return func(w *Writer) error { return w.Again() } }
 
+// squeeze compresses what is one byte again and again, to that byte and how often it comes. All
+// else becomes longer.
+func squeeze(to, block []byte) []byte {
+	if len(bytes.Trim(block, string(block[:1]))) > 0 {
+		return append(append(to, 0), block...)
+	}
+	return binary.BigEndian.AppendUint32(append(to, block[0]), uint32(len(block)))
+}
+
+// stretch undoes that.
+func stretch(to, zip []byte) ([]byte, error) {
+	if len(zip) != 5 {
+		return nil, errors.New("it is not squeezed")
+	}
+	n := binary.BigEndian.Uint32(zip[1:])
+	return append(to, bytes.Repeat(zip[:1], int(min(n, MaxBlock+1)))...), nil
+}
+
 // write writes a tree.
 func write(t testing.TB, have Have, calls ...call) ([]byte, error) {
 	t.Helper()
+	return compressed(t, nil, have, calls...)
+}
+
+// compressed is write of blocks that are compressed.
+func compressed(t testing.TB, compress func(to, block []byte) []byte, have Have, calls ...call) ([]byte, error) {
+	t.Helper()
 	var b bytes.Buffer
 	w := NewWriter(NewBuffer(&b), have, 10, 20)
+	w.Compress = compress
 	for _, c := range calls {
 		if err := c(w); err != nil {
 			return nil, err
@@ -83,6 +109,7 @@ func read(stream []byte, have Have) (lines []string, haves []Have, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	r.Decompress = stretch
 	for {
 		haves = append(haves, r.Have())
 		rec, err := r.Next()
@@ -101,6 +128,100 @@ func read(stream []byte, have Have) (lines []string, haves []Have, err error) {
 var tree = []call{
 	file("first", 10, 20), dir("a"), dir("b"), file("in b", 5), link("l", "../x"), up(), same("same"),
 	dir("empty"), up(), file("hole"), up(), dir("z"), file("last", 1, 2, 3), up(),
+}
+
+// What is compressed is the same tree in fewer bytes, and what somebody has of it, too: one stream
+// goes on where the other was cut off.
+func TestCompress(t *testing.T) {
+	blocks := [][]byte{bytes.Repeat([]byte("ab"), 500), make([]byte, 1000), []byte("x")}
+	mixed := func(w *Writer) error {
+		from, err := w.File("mixed", Meta{Size: 2001})
+		for i, data := range blocks {
+			if at := int64(i * 1000); err == nil && from >= 0 && at >= from {
+				err = put(w, at, data)
+			}
+		}
+		return err
+	}
+	calls := append([]call{mixed}, tree...)
+	plain, err := write(t, Have{}, calls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := compressed(t, squeeze, Have{}, calls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const spared = 1000 - 5 + 20 - 5 + 10 - 5 // the other blocks are not worth it
+	if len(stream) != len(plain)-spared {
+		t.Errorf("%d bytes are %d; want %d", len(plain), len(stream), len(plain)-spared)
+	}
+	lines, haves, err := read(plain, Have{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, had, err := read(stream, Have{})
+	if err != nil || !slices.Equal(got, lines) || !slices.Equal(had, haves) {
+		t.Errorf("%q, %v, %v; want %q, %v", got, had, err, lines, haves)
+	}
+	for i, have := range haves[:len(haves)-1] {
+		rest, err := compressed(t, squeeze, have, calls...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, after, err := read(rest, have); err != nil || after[len(after)-1] != haves[len(haves)-1] {
+			t.Errorf("behind %d: %v, %v", i, after, err)
+		}
+	}
+	r, err := NewReader(source(stream), Have{}, 0, 0)
+	for err == nil {
+		_, err = r.Next()
+	}
+	if !errors.Is(err, ErrFormat) {
+		t.Errorf("who cannot decompress it has %v", err)
+	}
+}
+
+// What travels is what a reader and a writer say that does.
+func TestTravel(t *testing.T) {
+	var b bytes.Buffer
+	w := NewWriter(NewBuffer(&b), Have{}, 0, 0)
+	w.Compress = squeeze
+	if _, err := w.File("f", Meta{Size: 1200}); err != nil {
+		t.Fatal(err)
+	}
+	want := []int{5, 100}
+	for i, data := range [][]byte{make([]byte, 1000), bytes.Repeat([]byte("ab"), 50)} {
+		room, err := w.Room(len(data))
+		copy(room, data)
+		if n, failed := w.Block(int64(i*1000), len(data)); err != nil || failed != nil || n != want[i] {
+			t.Errorf("block %d travels as %d, %v, %v; want %d", i, n, err, failed, want[i])
+		}
+	}
+	if _, err := w.End(0); err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewReader(source(b.Bytes()), Have{}, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Decompress = stretch
+	var got []int
+	for {
+		rec, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.Type == Block {
+			got = append(got, rec.Travel)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("blocks came as %d; want %d", got, want)
+	}
 }
 
 // A stream that is interrupted anywhere goes on there.
@@ -285,9 +406,13 @@ func raw(have Have, records ...[]byte) []byte {
 		t, payload := Type(r[0]), slices.Clone(r[1:])
 		switch {
 		case t == Block && len(payload) >= sizeBlock:
-			d := blake3.Sum256(payload[sizeBlock:])
+			data := payload[sizeBlock:]
+			if payload[0] == zipped {
+				data, _ = stretch(nil, data)
+			}
+			d := blake3.Sum256(data)
 			copy(payload[9:], d[:])
-			p.block(int64(binary.BigEndian.Uint64(payload[1:])), len(payload)-sizeBlock, d[:])
+			p.block(int64(binary.BigEndian.Uint64(payload[1:])), len(data), d[:])
 		case t == Again:
 			p.open = false
 		case t.item() && len(payload) >= payloads[t].least:
@@ -327,6 +452,11 @@ func block(at int, data string) []byte {
 	return rec(Block, "\x00", at, strings.Repeat("d", sizeDigest), data)
 }
 
+// zip is a block at 2 that is compressed.
+func zip(data string) []byte {
+	return rec(Block, "\x01", 2, strings.Repeat("d", sizeDigest), data)
+}
+
 // What no honest sender writes is refused.
 func TestHostile(t *testing.T) {
 	f := rec(File, Meta{Mode: 0o644, Size: 10}, "f")
@@ -358,7 +488,13 @@ func TestHostile(t *testing.T) {
 		"empty block":    {f, block(0, ""), end},
 		"no file":        {block(0, "1"), end},
 		"old file":       {f, rec(Dir, "d"), block(0, "1"), rec(Up, Meta{}), end},
-		"compressed":     {f, rec(Block, "\x01", 0, strings.Repeat("d", sizeDigest), "1"), end},
+		"flags":          {f, rec(Block, "\x02", 0, strings.Repeat("d", sizeDigest), "1"), end},
+		"not compressed": {f, zip("x\x00\x00\x00"), end},
+		"bomb":           {rec(File, Meta{Size: 1 << 40}, "f"), zip("x\xff\xff\xff\xff"), end},
+		"no bomb":        {rec(File, Meta{Size: 1 << 40}, "f"), zip("x\x00\x04\x00\x01"), end},
+		"of nothing":     {f, zip("x\x00\x00\x00\x00"), end},
+		"of too much":    {f, zip("x\x00\x00\x00\x0b"), end},
+		"zip of no file": {zip("x\x00\x00\x00\x01"), end},
 		"huge block":     {f, block(0, strings.Repeat("x", MaxBlock+1)), end},
 		"up":             {rec(Up, Meta{}), end},
 		"not up":         {rec(Dir, "d"), end},
@@ -377,7 +513,7 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, lines, err)
 		}
 	}
-	if _, _, err := read(raw(Have{}, f, block(0, "12"), block(8, "34"), end), Have{}); err != nil {
+	if _, _, err := read(raw(Have{}, f, block(0, "12"), zip("x\x00\x00\x00\x02"), block(8, "34"), end), Have{}); err != nil {
 		t.Errorf("what is right is refused: %v", err)
 	}
 }
@@ -475,6 +611,10 @@ func FuzzReader(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(stream)
+	if stream, err = compressed(f, squeeze, Have{}, tree...); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(stream)
 	f.Fuzz(func(t *testing.T, stream []byte) { follow(t, stream, Have{}) })
 }
 
@@ -515,6 +655,7 @@ func follow(t *testing.T, stream []byte, have Have) {
 	if err != nil {
 		return
 	}
+	r.Decompress = stretch
 	depth, size, end, open := 0, int64(0), int64(0), false
 	for {
 		rec, err := r.Next()

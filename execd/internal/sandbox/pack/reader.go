@@ -19,6 +19,7 @@ type Record struct {
 	Target  string // of Link
 	Offset  int64  // of Block; of File: from where on its blocks follow
 	Data    []byte // of Block, until the next record is read
+	Travel  int    // of Block: as how many bytes it came
 	Skipped uint64 // of End: what the sender could not send
 }
 
@@ -26,6 +27,9 @@ type Record struct {
 type Reader struct {
 	// Items and Bytes are how much there is, as the sender says.
 	Items, Bytes uint64
+	// Decompress puts what a block was before Compress of the Writer into a buffer, if it has room
+	// for that, and returns it; nil: no block may be compressed.
+	Decompress func(to, zip []byte) ([]byte, error)
 	// Resumed says that it goes on behind what the receiver has.
 	Resumed bool
 
@@ -38,7 +42,8 @@ type Reader struct {
 	path, want         Digest // of inside
 	at                 int64  // of begin
 	have               Have
-	started            bool // an item has come
+	unzipped           []byte // room for a block; nil: none was compressed yet
+	started            bool   // an item has come
 	ended              bool
 }
 
@@ -188,6 +193,7 @@ func (r *Reader) Next() (Record, error) {
 			}
 		}
 	case Block:
+		rec.Travel = len(b) - sizeBlock
 		rec.Offset, rec.Data, err = r.checkBlock(b)
 	case Again:
 		if !r.open {
@@ -213,11 +219,17 @@ func (r *Reader) Next() (Record, error) {
 // file.
 func (r *Reader) checkBlock(b []byte) (offset int64, data []byte, err error) {
 	offset, data = int64(binary.BigEndian.Uint64(b[1:])), b[sizeBlock:]
-	switch digest := blake3.Sum256(data); {
+	switch {
 	case !r.open:
 		return 0, nil, broken("a block belongs to no file")
+	case b[0] == zipped && r.Decompress != nil:
+		if data, err = r.decompress(data); err != nil {
+			return 0, nil, broken("a block cannot be decompressed: %v", err)
+		}
 	case b[0] != 0:
 		return 0, nil, broken("a block has the flags %#x", b[0])
+	}
+	switch digest := blake3.Sum256(data); {
 	case offset < r.offset || offset > r.size || int64(len(data)) > r.size-offset:
 		return 0, nil, broken("a block of %d bytes at %d in a file of %d", len(data), offset, r.size)
 	case digest != Digest(b[9:]):
@@ -226,6 +238,18 @@ func (r *Reader) checkBlock(b []byte) (offset int64, data []byte, err error) {
 		r.block(offset, len(data), digest[:])
 	}
 	return offset, data, r.check(0, r.bytes+r.data)
+}
+
+// decompress returns what a block was before it was compressed.
+func (r *Reader) decompress(zip []byte) ([]byte, error) {
+	if r.unzipped == nil {
+		r.unzipped = make([]byte, MaxBlock)
+	}
+	data, err := r.Decompress(r.unzipped[:0], zip)
+	if err == nil && (len(data) == 0 || len(data) > MaxBlock) {
+		err = fmt.Errorf("it has %d bytes", len(data))
+	}
+	return data, err
 }
 
 // count counts an item; the first file may go on behind what the receiver has of it.

@@ -12,9 +12,16 @@ import (
 // begins anew with a Writer that knows of no Have.
 var ErrAnew = errors.New("what the receiver has is not in this tree")
 
+// worth is which part of a block has to be spared by compression.
+const worth = 16
+
 // Writer writes a stream. Its methods are called for all that is in the tree, in the
 // same order in each attempt, also for what the receiver has, which is not written.
 type Writer struct {
+	// Compress appends to a buffer what a block becomes; nil: all is sent as it is, as is a block of
+	// which not much would be spared.
+	Compress func(to, block []byte) []byte
+
 	progress
 
 	to    Space
@@ -25,6 +32,7 @@ type Writer struct {
 	at    int64    // from where on the file that is open is sent
 	b     []byte
 	room  []byte // for a block with what is before its bytes
+	zip   []byte // what Compress has made
 }
 
 // Space is where a stream is written, in place.
@@ -204,15 +212,22 @@ func (w *Writer) Room(n int) (block []byte, err error) {
 	return w.room[sizeHead+sizeBlock:][:n], nil
 }
 
-// Block makes the first n bytes of what Room has returned a block at an offset of the file.
-func (w *Writer) Block(offset int64, n int) error {
+// Block makes the first n bytes of what Room has returned a block at an offset of the file, and
+// returns as how many bytes it travels.
+func (w *Writer) Block(offset int64, n int) (travel int, err error) {
 	data := w.room[sizeHead+sizeBlock:][:n]
 	digest := blake3.Sum256(data)
-	b := append(w.room[:0], head(Block, sizeBlock+n)...)
-	b = binary.BigEndian.AppendUint64(append(b, 0), uint64(offset))
-	copy(w.room[len(b):], digest[:])
 	w.block(offset, n, digest[:])
-	return w.to.Commit(sizeHead + sizeBlock + n)
+	flags := byte(0)
+	if w.Compress != nil {
+		if w.zip = w.Compress(w.zip[:0], data); len(w.zip) < n-n/worth {
+			flags, n = zipped, copy(data, w.zip)
+		}
+	}
+	b := append(w.room[:0], head(Block, sizeBlock+n)...)
+	b = binary.BigEndian.AppendUint64(append(b, flags), uint64(offset))
+	copy(w.room[len(b):], digest[:])
+	return n, w.to.Commit(sizeHead + sizeBlock + n)
 }
 
 // Again takes back the file that was begun last: it has changed.
