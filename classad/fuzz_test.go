@@ -26,6 +26,31 @@ func seeds(f *testing.F) []string {
 	return texts
 }
 
+// A string of any length is read as it is written, and no text is one that the parser of
+// expressions reads as something else.
+func FuzzOldString(f *testing.F) {
+	for _, text := range append(seeds(f), "", "#!/bin/sh\necho \"a\\\"\n", "x\\", "\x00\r\xff", `eval("\"a\nb\"")`, `eval("\"a\" + \"b\"")`, `eval("\"a\"") + 1`, `"a" "b"`, `EVAL ( "\"\"" )`) {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if got, ok := classad.ParseOldString(classad.String(text).Expr().OldString()); !ok || got != text {
+			t.Fatalf("%q is read as %q, %v", text, got, ok)
+		}
+		got, ok := classad.ParseOldString(text)
+		if !ok {
+			return
+		}
+		e, err := classad.ParseOldExpr(text)
+		if len(text) > 64<<10 || err != nil && strings.Contains(err.Error(), "long") {
+			return
+		}
+		v := (&classad.Env{Now: epoch}).Eval(e)
+		if s, isText := v.Str(); err != nil || len(text) < 1000 && (!isText || s != got) {
+			t.Fatalf("%q is read as %q, and is %v: %v", text, got, v, err)
+		}
+	})
+}
+
 // REQ-AD-13, REQ-AD-15: what can be parsed is printed as itself in both
 // syntaxes, and what it evaluates to is the same ever after.
 func FuzzParse(f *testing.F) {

@@ -3,6 +3,7 @@ package classad
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -32,6 +33,39 @@ func Parse(text string) (Expr, error) { return parseExpr(text, false) }
 // ParseOldExpr reads an expression of old syntax, as stands behind a name in
 // ParseOld: in strings a backslash is one unless a quote follows.
 func ParseOldExpr(text string) (Expr, error) { return parseExpr(text, true) }
+
+// ParseOldString reads a string of old syntax of any length: in quotes or, as OldString
+// writes one with line breaks, as eval("\"...\""). ok is false for any other expression.
+func ParseOldString(text string) (s string, ok bool) {
+	var kinds []tokenKind
+	scan := func(l lexer) {
+		kinds = kinds[:0]
+		for len(kinds) < 5 { // as many as eval("...") has, with its end
+			t, msg := l.next()
+			if msg != "" {
+				kinds = nil
+				return
+			}
+			switch kinds = append(kinds, t.kind); t.kind {
+			case tokString:
+				s = t.text
+			case tokName:
+				if !equalFold(t.text, "eval") {
+					kinds = nil
+					return
+				}
+			case tokEnd:
+				return
+			}
+		}
+	}
+	scan(lexer{text: text, old: true})
+	if slices.Equal(kinds, []tokenKind{tokName, tokOpen, tokString, tokClose, tokEnd}) {
+		scan(lexer{text: s})
+	}
+	ok = slices.Equal(kinds, []tokenKind{tokString, tokEnd})
+	return s, ok
+}
 
 func parseExpr(text string, old bool) (e Expr, err error) {
 	if len(text) > maxExprText {

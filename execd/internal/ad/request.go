@@ -36,6 +36,8 @@ type RequestOptions struct {
 	// it has one slot, whatever RequestCpus says.
 	Cpus int
 	PE   string
+	// Script is the script that the work came with, see CutScript; nil: none.
+	Script []byte
 }
 
 // Extras are the attributes of an ad of work that are no part of the request.
@@ -115,14 +117,14 @@ func fits(ad *classad.Ad) error {
 }
 
 // Request returns the request that the ad of work amounts to: a binary that is
-// run as it is, never a second time, with paths that are absolute where Iwd is, or
+// run as it is, or a script, never a second time, with paths that are absolute where Iwd is, or
 // Scratch is known. It does not look at the owner. An error names the attribute that
 // is not what it should be.
 func Request(work *classad.Ad, o RequestOptions) (*api.SubmitRequest, error) {
 	r := newReader(work, &o)
 	req := &api.SubmitRequest{Binary: true, NoShell: true, Rerun: api.RerunNo}
 	command := r.path("Cmd", "")
-	if r.err == nil && command == "" {
+	if r.err == nil && command == "" && o.Script == nil {
 		r.fail("Cmd", errNoCommand)
 	}
 	args := r.arguments("Arguments", "Args")
@@ -134,6 +136,8 @@ func Request(work *classad.Ad, o RequestOptions) (*api.SubmitRequest, error) {
 	default:
 		r.fail("JobUniverse", fmt.Errorf("%d%s is not supported, only 5 (vanilla) and 10 (java)", universe, universeName(universe)))
 	}
+	r.script(req)
+	r.task(req)
 	req.Env = r.environment()
 	req.Cwd = literal(r.cwd)
 	req.Stdin, req.Stdout, req.Stderr = r.stream("In"), r.stream("Out"), r.stream("Err")
@@ -436,6 +440,21 @@ func (r *reader) name(command string) string {
 		return "work"
 	}
 	return name
+}
+
+// task reads which task of an array the work is.
+func (r *reader) task(req *api.SubmitRequest) {
+	text, number := r.text("ArrayTasks"), r.integer("ArrayTask", 0)
+	if r.err != nil || text == "" && number == 0 {
+		return
+	}
+	t := &req.Tasks
+	if n, err := fmt.Sscanf(text, "%d-%d:%d", &t.First, &t.Last, &t.Step); n < 3 || err != nil || t.String() != text || req.CheckTasks() != nil || !t.IsArray() {
+		r.fail("ArrayTasks", fmt.Errorf("%q is not FIRST-LAST:STEP", api.Short(text)))
+	} else if number < 1 || number > api.MaxTask || !t.Has(int(number)) {
+		r.fail("ArrayTask", fmt.Errorf("%d is none of the tasks %s", number, text))
+	}
+	req.Only = strconv.FormatInt(number, 10)
 }
 
 // java returns the arguments of the virtual machine: the class path, of the jar

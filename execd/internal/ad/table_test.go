@@ -34,6 +34,10 @@ var samples = map[string]struct {
 		`"A=1 'B=c d'"`, `["A=1","B=c d"]`, func(r *api.SubmitRequest) { r.Env = []string{"A=1", "B=c d"} }, `"A=1 'B=c d'"`,
 	},
 	"Env":             {`"A=1;B=c d"`, `["A=1","B=c d"]`, nil, ""},
+	"Script":          {`eval("\"#!/bin/sh\n\"")`, `"IyEvYmluL3NoCg=="`, nil, ""},
+	"Shell":           {`"/bin/x"`, `"/bin/x"`, nil, ""},
+	"ArrayTasks":      {`"3-9:2"`, `{"first":3,"last":9,"step":2}`, nil, ""},
+	"ArrayTask":       {"5", `"5"`, nil, ""},
 	"Iwd":             {`"/x"`, `"/x"`, func(r *api.SubmitRequest) { r.Cwd = "/x" }, `"/x"`},
 	"In":              {`"/x"`, `"/x"`, func(r *api.SubmitRequest) { r.Stdin = "/x" }, `"/x"`},
 	"Out":             {`"/x"`, `"/x"`, func(r *api.SubmitRequest) { r.Stdout = "/x" }, `"/x"`},
@@ -133,7 +137,21 @@ func TestTable(t *testing.T) {
 			if row.Attribute == "JarFiles" {
 				work += "JobUniverse = 10\nArgs = \"M\"\n"
 			}
-			r, err := Request(parse(t, work+text), options)
+			switch row.Attribute {
+			case "Shell":
+				work += "Script = \"exit\"\n"
+			case "ArrayTask":
+				work += "ArrayTasks = \"1-9:2\"\n"
+			case "ArrayTasks":
+				work += "ArrayTask = 7\n"
+			}
+			rest, script, err := CutScript([]byte(work + text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := options
+			o.Script = script
+			r, err := Request(parse(t, rest), o)
 			if err != nil {
 				t.Errorf("%s: %v", text, err)
 			} else if got := fields(t, r)[row.Field]; got != s.field {

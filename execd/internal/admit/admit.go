@@ -102,6 +102,7 @@ func (a *Rules) Accept(c job.Caller, owner *user.User, gid int, req *api.SubmitR
 // into the form in which it is stored.
 func (a *Rules) Work(owner *user.User, req *api.SubmitRequest) error {
 	config := a.Config()
+	req.Plain = !req.Binary && Interpreter(req.Script) == ""
 	c := job.Caller{Name: owner.Name, UID: owner.UID, GID: owner.GID}
 	if err := a.Job(config, c, owner, owner.GID, req); err != nil {
 		return err

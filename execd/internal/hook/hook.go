@@ -17,6 +17,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"paddock/execd/api"
 )
 
 // Name is a hook: what stands behind KEYWORD_HOOK_ in hooks.conf.
@@ -62,6 +64,7 @@ type Hook struct {
 // How many bytes and processes a hook may have if hooks.conf does not say.
 const (
 	DefaultMaxOutput    = 1 << 20
+	DefaultMaxFetched   = api.MaxScript + api.MaxScript/2 // of FETCH_WORK: an ad may bring a script, with escapes
 	DefaultMaxProcesses = 64
 )
 

@@ -134,10 +134,14 @@ func (t *Table) addServer(keyword, name string) {
 
 // hook makes a hook with the bounds that knobs of a name give it.
 func (t *Table) hook(keyword string, n Name, name, path string) *Hook {
+	output := DefaultMaxOutput
+	if n == FetchWork {
+		output = DefaultMaxFetched
+	}
 	return &Hook{
 		Keyword: keyword, Name: n, Path: path,
 		Limit:        t.limit(n, name),
-		MaxOutput:    int64(t.knobs.Int(name+"_MAX_OUTPUT", DefaultMaxOutput)),
+		MaxOutput:    int64(t.knobs.Int(name+"_MAX_OUTPUT", output)),
 		MaxProcesses: t.knobs.Int(name+"_MAX_PROCESSES", DefaultMaxProcesses),
 	}
 }

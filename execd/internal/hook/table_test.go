@@ -380,7 +380,11 @@ func TestLimits(t *testing.T) {
 		FetchWork: 60 * time.Second, ReplyFetch: 30 * time.Second, EvictClaim: 30 * time.Second, RenewClaim: 30 * time.Second,
 		PrepareJobBeforeTransfer: 600 * time.Second, PrepareJob: 600 * time.Second, UpdateJobInfo: 300 * time.Second, JobExit: 30 * time.Second,
 	} {
-		if h := tab.Hook("X", n); h.Limit != want || h.MaxOutput != 1<<20 || h.MaxProcesses != 64 {
+		most := int64(1 << 20)
+		if n == FetchWork {
+			most = 96 << 20
+		}
+		if h := tab.Hook("X", n); h.Limit != want || h.MaxOutput != most || h.MaxProcesses != 64 {
 			t.Errorf("%s: %+v", n, h)
 		}
 		if h := tab.Hook("Y", n); h.Limit != 14*time.Second || h.MaxOutput != 0 || h.MaxProcesses != 1 || h.Keyword != "Y" || h.Name != n {

@@ -161,7 +161,7 @@ var known = []Known{
 
 	{Name: "KEYWORD_HOOK_NAME", Kind: Path, Meaning: "the program that the hook NAME is", family: hook("")},
 	{Name: "KEYWORD_HOOK_NAME_TIMEOUT", Kind: Seconds, Least: 1, Meaning: "how long it may run", family: hook("_TIMEOUT")},
-	{Name: "KEYWORD_HOOK_NAME_MAX_OUTPUT", Kind: Number, Default: "1048576", Meaning: "bytes it may print", family: hook("_MAX_OUTPUT")},
+	{Name: "KEYWORD_HOOK_NAME_MAX_OUTPUT", Kind: Number, Default: "1048576", Meaning: "bytes it may print; FETCH_WORK 100663296 by default", family: hook("_MAX_OUTPUT")},
 	{Name: "KEYWORD_HOOK_NAME_MAX_PROCESSES", Kind: Number, Least: 1, Default: "64", Meaning: "processes it may have at a time", family: hook("_MAX_PROCESSES")},
 	{
 		Name: "KEYWORD_HOOK_PREPARE_JOB_ARGS", Kind: Args, Meaning: "arguments of the PREPARE_JOB hooks",

@@ -18,6 +18,7 @@ type fetched struct {
 	keyword string
 	ad      *classad.Ad // with its HookKeyword
 	request *api.SubmitRequest
+	script  []byte   // that came with it, until it is recorded; nil: none
 	job     *job.Job // nil: it was not accepted
 	id      string   // of the claim, public; empty: it was not accepted
 

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -433,7 +434,11 @@ func TestAnswers(t *testing.T) {
 		{"no lease", hook.Result{Stdout: []byte(adOf("a", "JobLeaseDuration = -1"))}, "REPLY_FETCH reject", "JobLeaseDuration: -1 is not"},
 		{"no signal", hook.Result{Stdout: []byte(adOf("a", `KillSig = "SIGNOT"`))}, "REPLY_FETCH reject", "KillSig"},
 		{"timeout", hook.Result{Stdout: []byte(good), TimedOut: true}, "", "killed after its limit of 1m0s"},
-		{"too long", hook.Result{Stdout: []byte(good), TooLong: true}, "", "killed after more than 1048576 bytes"},
+		{"too long", hook.Result{Stdout: []byte(good), TooLong: true}, "", "killed after more than 100663296 bytes"},
+		{"a script that is no string", hook.Result{Stdout: []byte(good + "Script = secret(1)\n")}, "", "its answer is no ad: line 3: Script is neither a string nor eval of one"},
+		{"an empty script", hook.Result{Stdout: []byte(good + "Script = \"\"\n")}, "", "Script is empty"},
+		{"a script that is too large", hook.Result{Stdout: slices.Concat([]byte(good+"Script = \""), bytes.Repeat([]byte("x"), api.MaxScript+1), []byte("\"\n"))}, "", "Script has 67108865 bytes, at most 67108864 are possible"},
+		{"a script in Java", hook.Result{Stdout: []byte(good + "Script = \"exit\"\nArgs = \"A\"\nJobUniverse = 10\n")}, "REPLY_FETCH reject", "Script: work with it is of universe 5"},
 		{"signal", hook.Result{Stdout: []byte(good), Status: -11}, "", "killed by signal 11"},
 		{"not started", hook.Result{Err: errors.New("no such thing")}, "", "no such thing"},
 	}

@@ -43,37 +43,43 @@ func (w *worker) read(r *hook.Result, h *hook.Hook) (c *fetched, why string) {
 	if why := failure(r, h); why != "" {
 		return nil, why
 	}
-	ad, err := parse(r.Stdout)
+	ad, script, err := parse(r.Stdout)
+	r.Stdout = nil // a script may be large
 	if err != nil {
 		return nil, err.Error()
 	}
 	if ad == nil {
 		return nil, ""
 	}
-	return &fetched{slot: w.slot, keyword: w.keyword, ad: ad}, ""
+	return &fetched{slot: w.slot, keyword: w.keyword, ad: ad, script: script}, ""
 }
 
 // parse reads an ad as a hook prints it: an attribute = expression on each line. A
 // single line that is none makes all of it worthless: half a job is not the job
-// that somebody wants to have run (REQ-HOOK-105). No attribute at all is no work.
-func parse(text []byte) (*classad.Ad, error) {
+// that somebody wants to have run (REQ-HOOK-105). No attribute at all is no work. The
+// script that comes in it is no part of what is returned as the ad.
+func parse(text []byte) (work *classad.Ad, script []byte, err error) {
 	if len(bytes.TrimSpace(text)) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if before, _, found := bytes.Cut(text, []byte{0}); found {
-		return nil, fmt.Errorf("its answer is no ad: line %d: a NUL byte", 1+bytes.Count(before, []byte("\n")))
+		return nil, nil, fmt.Errorf("its answer is no ad: line %d: a NUL byte", 1+bytes.Count(before, []byte("\n")))
 	}
-	ad, err := classad.ParseOld(string(text))
+	rest, script, err := ad.CutScript(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("its answer is no ad: %w", err)
+	}
+	work, err = classad.ParseOld(rest)
 	if err != nil {
 		if syntax, ok := errors.AsType[*classad.SyntaxError](err); ok {
-			return nil, fmt.Errorf("its answer is no ad: line %d: %s", syntax.Line, unquoted(syntax.Msg))
+			return nil, nil, fmt.Errorf("its answer is no ad: line %d: %s", syntax.Line, unquoted(syntax.Msg))
 		}
-		return nil, fmt.Errorf("its answer is no ad: %s", short(err.Error()))
+		return nil, nil, fmt.Errorf("its answer is no ad: %s", short(err.Error()))
 	}
-	if ad.Len() == 0 {
-		return nil, nil
+	if work.Len() == 0 && script == nil {
+		return nil, nil, nil
 	}
-	return ad, nil
+	return work, script, nil
 }
 
 // unquoted is a message without what it repeats of the answer: everybody may read
@@ -105,7 +111,7 @@ func short(s string) string {
 func (w *worker) prepare(c *fetched) error {
 	slot := w.layer.slotAd(w.slot)
 	env := &classad.Env{My: slot}
-	o := ad.RequestOptions{Slot: slot, Now: time.Now(), Config: w.layer.o.Config()}
+	o := ad.RequestOptions{Slot: slot, Now: time.Now(), Config: w.layer.o.Config(), Script: c.script}
 	whole, r, err := source.Request(c.ad, w.keyword, env.Attr("PartitionableSlot").True(), o)
 	if whole != nil {
 		c.ad, c.request = whole, r

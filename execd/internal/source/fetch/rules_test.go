@@ -125,15 +125,18 @@ func TestDelay(t *testing.T) {
 // An answer is an ad, nothing or worthless, whatever it is; the log gets one short
 // line of it.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"", "\n", "A = 1\n", "A = 1\nB", "A = \"\x00\"", "A = \xff", "# x", "A = 1\r\nB = 2\r\n", strings.Repeat("(", 10000), "A =\nB = 2"} {
+	for _, s := range []string{"", "\n", "A = 1\n", "A = 1\nB", "A = \"\x00\"", "A = \xff", "# x", "A = 1\r\nB = 2\r\n", strings.Repeat("(", 10000), "A =\nB = 2", "Script = \"exit\"", "script=eval(\"\\\"a\\n\\\"\")\nA = 1", "Script == 1", "Script = x\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		ad, err := parse(text)
+		ad, script, err := parse(text)
 		if err != nil && (ad != nil || len(err.Error()) > 300 || strings.ContainsAny(err.Error(), "\n\r\x00")) {
 			t.Errorf("%q: %v, %q", text, ad, err)
 		}
-		if ad != nil && ad.Len() == 0 {
+		if script != nil && (len(script) == 0 || ad == nil) {
+			t.Errorf("%q: script %q with the ad %v", text, script, ad)
+		}
+		if ad != nil && ad.Len() == 0 && script == nil {
 			t.Errorf("%q: an empty ad", text)
 		}
 	})
@@ -141,8 +144,8 @@ func FuzzParse(f *testing.F) {
 
 // What is wrong with an answer is told to everybody; what stands in it is not.
 func TestAnswersAreNotRepeated(t *testing.T) {
-	for _, text := range []string{"Environment = = \"PASSWORD=hunter2\"", "A = hunter2 hunter2", "A = 1 'hunter2'"} {
-		_, err := parse([]byte("Cmd = \"/bin/true\"\n" + text))
+	for _, text := range []string{"Environment = = \"PASSWORD=hunter2\"", "A = hunter2 hunter2", "A = 1 'hunter2'", "Script = hunter2"} {
+		_, _, err := parse([]byte("Cmd = \"/bin/true\"\n" + text))
 		if err == nil || strings.Contains(err.Error(), "hunter") || !strings.Contains(err.Error(), "line 2: ") {
 			t.Errorf("%s: %v", text, err)
 		}

@@ -512,6 +512,7 @@ func (w *worker) record(c *fetched, owner *user.User, id string) (err error) {
 	l := w.layer
 	c.request.Work = work(c, id)
 	c.job, _, err = l.o.Store.Submit(owner, owner.GID, c.request, l.o.Limits(), time.Now())
+	c.script, c.request.Script = nil, nil
 	return err
 }
 
