@@ -350,15 +350,11 @@ func (l *link) fail(why error) {
 
 // talk speaks with the server until its output has ended.
 func (l *link) talk(stdin, stdout *os.File) {
-	timer := time.AfterFunc(helloLimit, func() {
-		if ready, _ := l.standing(); !ready {
-			l.fail(fmt.Errorf("it has not said hello for %v", helloLimit))
-		}
-	})
+	stop := l.awaitHello()
 	var writing sync.WaitGroup
 	writing.Go(func() { l.write(stdin) })
 	err := l.read(bufio.NewReader(&lasting{File: stdout}))
-	timer.Stop()
+	stop()
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, errFrameCut), errors.Is(err, os.ErrDeadlineExceeded):
 		// Most likely its process ends now, and says more.
@@ -370,6 +366,15 @@ func (l *link) talk(stdin, stdout *os.File) {
 	stdout.Close() // one that goes on printing gets SIGPIPE
 	_ = stdin.SetWriteDeadline(time.Now())
 	writing.Wait()
+}
+
+// awaitHello fails a server that does not say hello in time, unless stop is called before.
+func (l *link) awaitHello() (stop func() bool) {
+	return time.AfterFunc(helloLimit, func() {
+		if ready, _ := l.standing(); !ready {
+			l.fail(fmt.Errorf("it has not said hello for %v", helloLimit))
+		}
+	}).Stop
 }
 
 // read reads the frames of the server, and returns why there are no more.

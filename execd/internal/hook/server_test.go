@@ -1,8 +1,10 @@
 package hook
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"paddock/execd/internal/user"
@@ -97,6 +100,45 @@ func TestServed(t *testing.T) {
 	b.awaitLog("hook SITE_HOOK_SERVER: stopped")
 	if log := b.log.String(); strings.Contains(log, "WARN") {
 		t.Errorf("log:\n%s", log)
+	}
+}
+
+// A server that has not said hello after 30 seconds is killed, and who waits for it is told.
+func TestServedHello(t *testing.T) {
+	for name, says := range map[string]string{"silent": "", "late": "HELLO 1\n", "in time": "HELLO 1\n"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLink(&Hook{Path: "/no/server"})
+				out, in := io.Pipe()
+				l.awaitHello()
+				go func() { _ = l.read(bufio.NewReader(out)) }()
+				wait := 30*time.Second - 1
+				if name == "late" {
+					wait += 2
+				}
+				time.Sleep(wait)
+				if got, _ := l.standing(); got || l.ctx.Err() != nil && name != "late" {
+					t.Errorf("before: ready %v, %v", got, context.Cause(l.ctx))
+				}
+				_, _ = io.WriteString(in, says)
+				time.Sleep(time.Hour)
+				const want = "it has not said hello for 30s"
+				_, why := l.unanswered()
+				if name == "in time" {
+					if ready, last := l.standing(); !ready || last || l.ctx.Err() != nil {
+						t.Errorf("ready %v, last %v, %v; want it to go on", ready, last, why)
+					}
+				} else if why == nil || why.Error() != want || context.Cause(l.ctx) == nil || context.Cause(l.ctx).Error() != want {
+					t.Errorf("%v, killed by %v; want both to be that %s", why, context.Cause(l.ctx), want)
+				}
+				select {
+				case <-l.ready:
+				default:
+					t.Error("who waits for hello is not told")
+				}
+				in.Close()
+			})
+		})
 	}
 }
 
