@@ -25,6 +25,7 @@ const Version = "v1"
 // Verbs, as they stand in the path.
 const (
 	VerbSubmit = "submit" // SubmitRequest -> SubmitReply
+	VerbAd     = "ad"     // SubmitRequest -> AdReply
 	VerbJobs   = "jobs"   // JobsRequest -> JobsReply
 	VerbDetail = "detail" // DetailRequest -> DetailReply
 	VerbDelete = "delete" // DeleteRequest -> DeleteReply
@@ -195,6 +196,14 @@ type SubmitReply struct {
 	// Program is the command line with which the client of an interactive job
 	// connects to it; "" if it connects by qrsh-session.
 	Program string `json:"program,omitempty"`
+}
+
+// AdReply is a submission as the ad of work that it would be.
+type AdReply struct {
+	Ad    Text     `json:"ad"` // in old syntax; of an array without ArrayTask
+	Tasks Tasks    `json:"tasks,omitzero"`
+	Only  string   `json:"only,omitempty"`  // as in SubmitRequest
+	Lines []string `json:"lines,omitempty"` // what -w found, to be printed first; without an ad it is all
 }
 
 // Count returns how many tasks the job has: 1 for a job that is not an array.

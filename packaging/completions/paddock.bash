@@ -103,7 +103,7 @@ _paddock() {
   execd:-pool) words='new host revoke list' ;;
   esac
   [[ -n $words ]] || case ${COMP_WORDS[0]##*/}:$cur in
-  qsub:-*) words='-@ -a -ac -attr -A -b -binding -c -ckpt -clear -cwd -C -dc -e -h -hard -help -hold_jid -hold_jid_ad -hold_jid_ok -hold_jid_ad_ok -i -j -l -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -r -R -S -sandbox -sc -shell -soft -stagein -stageout -stageout_to -sync -t -tc -terse -v -V -verify -version -w -wd -when_out' ;;
+  qsub:-*) words='-@ -a -ac -ad -attr -A -b -binding -c -ckpt -clear -cwd -C -dc -e -h -hard -help -hold_jid -hold_jid_ad -hold_jid_ok -hold_jid_ad_ok -i -j -l -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -r -R -S -sandbox -sc -shell -soft -stagein -stageout -stageout_to -sync -t -tc -terse -v -V -verify -version -w -wd -when_out' ;;
   qstat:-*) words='-cb -explain -ext -f -F -g -help -j -json -l -ncb -ne -pe -pri -q -qs -r -s -t -u -U -urg -version -xml' ;;
   qdel:-*) words='-f -help -t -u -version' ;;
   qhold:-*) words='-h -help -t -u -version' ;;

@@ -14,6 +14,7 @@ end
 complete -c qsub -o '@' -r -F -d 'read further options from a file'
 complete -c qsub -o 'a' -x -d 'request a start time'
 complete -c qsub -o 'ac' -x -d 'add context variables'
+complete -c qsub -o 'ad' -d 'print the job as an ad of work, do not submit it'
 complete -c qsub -o 'attr' -x -d 'add an attribute to the ad of the job'
 complete -c qsub -o 'A' -x -d 'account string in the accounting record'
 complete -c qsub -o 'b' -x -a 'y n' -d 'the operand is a command, not a script to send'

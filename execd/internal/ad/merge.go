@@ -119,7 +119,7 @@ func Relaunch(req *api.SubmitRequest, m *Merged, o RequestOptions) (*api.SubmitR
 	to := *req
 	if changed("Cmd") {
 		to.Binary, to.NoShell, to.Script = true, true, nil
-		if to.Command = r.path("Cmd", ""); r.err == nil && to.Command == "" {
+		if to.Command = r.program(); r.err == nil && to.Command == "" {
 			r.fail("Cmd", errNoCommand)
 		}
 	}
@@ -130,7 +130,7 @@ func Relaunch(req *api.SubmitRequest, m *Merged, o RequestOptions) (*api.SubmitR
 		to.Env = r.environment()
 	}
 	if changed("Iwd") {
-		to.Cwd = literal(r.cwd)
+		to.Cwd = r.literal(r.cwd)
 	}
 	if changed("In") {
 		to.Stdin = r.stream("In")

@@ -123,7 +123,7 @@ func fits(ad *classad.Ad) error {
 func Request(work *classad.Ad, o RequestOptions) (*api.SubmitRequest, error) {
 	r := newReader(work, &o)
 	req := &api.SubmitRequest{Binary: true, NoShell: true, Rerun: api.RerunNo}
-	command := r.path("Cmd", "")
+	command := r.program()
 	if r.err == nil && command == "" && o.Script == nil {
 		r.fail("Cmd", errNoCommand)
 	}
@@ -139,9 +139,16 @@ func Request(work *classad.Ad, o RequestOptions) (*api.SubmitRequest, error) {
 	r.script(req)
 	r.task(req)
 	req.Env = r.environment()
-	req.Cwd = literal(r.cwd)
+	if !req.Binary {
+		req.NoShell = false
+	} else if _, has := r.value("NoShell"); has {
+		req.NoShell = r.flag("NoShell")
+	}
+	req.Cwd = r.literal(r.cwd)
 	req.Stdin, req.Stdout, req.Stderr = r.stream("In"), r.stream("Out"), r.stream("Err")
-	req.Merge = req.Stdout == req.Stderr && req.Stdout != devNull
+	req.Merge = req.Stdout == req.Stderr && req.Stdout != devNull && req.Stdout != ""
+	req.Notify = r.flag("WantNotify")
+	r.mail(req)
 	req.Name = r.name(command)
 	if req.Account = r.text("AccountingGroup"); r.err == nil {
 		if err := api.CheckAccount(req.Account); err != nil {
@@ -214,13 +221,19 @@ type reader struct {
 	cwd string // absolute, or relative to the scratch directory
 	iwd string // the directory of relative paths: absolute, or a dot
 	of  string // begins the name of an attribute in errors
+	raw bool   // paths are as qsub has them, see attrSubmitted
 	err error
 }
 
 func newReader(work *classad.Ad, o *RequestOptions) *reader {
 	r := &reader{env: &classad.Env{My: work, Target: o.Slot, Now: o.Now}, o: o, of: "cannot use ad of work: "}
+	r.raw = r.flag(attrSubmitted)
 	r.cwd, r.iwd = cmp.Or(o.Scratch, "."), "."
 	switch iwd := r.text("Iwd"); {
+	case r.raw && (iwd == "" || iwd == home || strings.HasPrefix(iwd, home+"/")):
+		r.cwd = cmp.Or(iwd, home)
+	case r.raw && !filepath.IsAbs(iwd):
+		r.fail("Iwd", fmt.Errorf("%q is neither absolute nor below %s", api.Short(iwd), home))
 	case filepath.IsAbs(iwd):
 		r.cwd = iwd
 	case iwd != "" && !filepath.IsLocal(iwd):
@@ -354,8 +367,23 @@ func (r *reader) checkPath(name, path string) {
 	}
 }
 
+// program returns the path in Cmd.
+func (r *reader) program() string {
+	if !r.raw {
+		return r.path("Cmd", "")
+	}
+	path := r.text("Cmd")
+	r.checkPath("Cmd", path)
+	return path
+}
+
 // stream returns the path of a stream as a request has it.
 func (r *reader) stream(name string) string {
+	if r.raw {
+		list := r.text(name)
+		r.checkPath(name, list)
+		return list
+	}
 	path := r.path(name, devNull)
 	if strings.Contains(path, ",") {
 		r.fail(name, errors.New("a path with a comma is not possible there"))
@@ -368,6 +396,14 @@ func (r *reader) stream(name string) string {
 		r.fail(name, fmt.Errorf("the path has %d bytes, at most %d are possible", len(path), api.MaxPath))
 	}
 	return path
+}
+
+// literal returns a path in which execd expands nothing, unless it is to.
+func (r *reader) literal(path string) string {
+	if r.raw {
+		return path
+	}
+	return literal(path)
 }
 
 // literal returns a path in which execd expands nothing.
@@ -448,8 +484,9 @@ func (r *reader) task(req *api.SubmitRequest) {
 	if r.err != nil || text == "" && number == 0 {
 		return
 	}
-	t := &req.Tasks
-	if n, err := fmt.Sscanf(text, "%d-%d:%d", &t.First, &t.Last, &t.Step); n < 3 || err != nil || t.String() != text || req.CheckTasks() != nil || !t.IsArray() {
+	t, err := api.ParseTasks(text)
+	req.Tasks = t
+	if err != nil || !t.IsArray() || req.CheckTasks() != nil {
 		r.fail("ArrayTasks", fmt.Errorf("%q is not FIRST-LAST:STEP", api.Short(text)))
 	} else if number < 1 || number > api.MaxTask || !t.Has(int(number)) {
 		r.fail("ArrayTask", fmt.Errorf("%d is none of the tasks %s", number, text))

@@ -93,14 +93,14 @@ func (r *reader) sandbox(req *api.SubmitRequest) {
 	}
 	keep := r.flag("PreserveRelativePaths")
 	for _, place := range r.files("TransferInput") {
-		s := api.Staged{Place: api.Text(literal(place))}
+		s := api.Staged{Place: api.Text(r.literal(place))}
 		if path, plain := api.PlainPlace(place); keep && plain && path == place && !filepath.IsAbs(place) && !strings.HasSuffix(place, "/") {
 			s.Name = api.Text(place)
 		}
 		req.StageIn = append(req.StageIn, s)
 	}
 	r.stageOut(req, out, keep)
-	req.StageOutTo = literal(r.text("OutputDestination"))
+	req.StageOutTo = r.literal(r.text("OutputDestination"))
 	if word := r.text("WhenToTransferOutput"); word != "" {
 		for _, w := range transferWords {
 			if strings.EqualFold(w.word, word) {
@@ -126,7 +126,7 @@ func (r *reader) stageOut(req *api.SubmitRequest, listed, keep bool) {
 		names = append([]string{api.StageAll}, order...)
 	}
 	for _, name := range names {
-		s := api.Staged{Name: api.Text(name), Place: api.Text(literal(places[name]))}
+		s := api.Staged{Name: api.Text(name), Place: api.Text(r.literal(places[name]))}
 		if keep && s.Place == "" && strings.Contains(name, "/") && !filepath.IsAbs(name) {
 			s.Place = s.Name
 		}

@@ -51,8 +51,10 @@ func cutName(line []byte, name string) (expression []byte, is bool) {
 	return expression, is && !bytes.HasPrefix(expression, []byte("="))
 }
 
-// script makes the request one of a script, as if that had been submitted.
+// script reads by what the work is run, and makes the request one of a script, as if that had been submitted.
 func (r *reader) script(req *api.SubmitRequest) {
+	req.Shell = r.text("Shell")
+	r.checkPath("Shell", req.Shell)
 	if r.o.Script == nil {
 		if _, has := r.value(attrScript); has {
 			r.fail(attrScript, errors.New("only work that is fetched can bring its script"))
@@ -67,6 +69,4 @@ func (r *reader) script(req *api.SubmitRequest) {
 		req.Command = "STDIN"
 	}
 	r.checkPath("Cmd", req.Command)
-	req.Shell = r.text("Shell")
-	r.checkPath("Shell", req.Shell)
 }

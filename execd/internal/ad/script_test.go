@@ -10,11 +10,11 @@ import (
 // REQ-HOOK-123: a script is taken out of the text of an ad, which keeps its lines, and has any
 // bytes.
 func TestCutScript(t *testing.T) {
-	any := "#!/bin/sh\r\n\techo \"a\\\"\x00\xff\\\n" + strings.Repeat("#", 1<<20) + "\\"
+	text := "#!/bin/sh\r\n\techo \"a\\\"\x00\xff\\\n" + strings.Repeat("#", 1<<20) + "\\"
 	for _, tt := range []struct{ text, rest, script, err string }{
 		{"A = 1\n", "A = 1\n", "", ""},
 		{"A = 1\n sCRIPT\t= \"echo \\\"x\\\"\" \r\nB = 2", "A = 1\n\nB = 2", `echo "x"`, ""},
-		{"Script = " + classad.String(any).Expr().OldString() + "\n", "\n", any, ""},
+		{"Script = " + classad.String(text).Expr().OldString() + "\n", "\n", text, ""},
 		{"Script = \"a\"\nScript = \"b\"\n", "\n\n", "b", ""},
 		{"Scripts = 1\nMyScript = 2\n# Script = 3\nScript == 4\nScript\n", "Scripts = 1\nMyScript = 2\n# Script = 3\nScript == 4\nScript\n", "", ""},
 		{"A = 1\nScript = \"\"\n", "", "", "line 2: Script is empty"},
@@ -42,7 +42,7 @@ func TestScriptOfWork(t *testing.T) {
 		{"JobUniverse = 10\nArgs = \"Main\"", "", "", "", "cannot use ad of work: Script: work with it is of universe 5"},
 		{`ArrayTasks = "1-9:2"`, "", "", "", "cannot use ad of work: ArrayTask: 0 is none of the tasks 1-9:2"},
 		{"ArrayTasks = \"1-9:2\"\nArrayTask = 2", "", "", "", "cannot use ad of work: ArrayTask: 2 is none of the tasks 1-9:2"},
-		{"ArrayTasks = \"1-9\"\nArrayTask = 1", "", "", "", `cannot use ad of work: ArrayTasks: "1-9" is not FIRST-LAST:STEP`},
+		{"ArrayTasks = \"x\"\nArrayTask = 1", "", "", "", `cannot use ad of work: ArrayTasks: "x" is not FIRST-LAST:STEP`},
 		{"ArrayTasks = \"9-1:1\"\nArrayTask = 1", "", "", "", `cannot use ad of work: ArrayTasks: "9-1:1" is not FIRST-LAST:STEP`},
 		{"ArrayTasks = \"1-99999999999:1\"\nArrayTask = 1", "", "", "", `cannot use ad of work: ArrayTasks: "1-99999999999:1" is not FIRST-LAST:STEP`},
 		{"ArrayTask = 1", "", "", "", `cannot use ad of work: ArrayTasks: "" is not FIRST-LAST:STEP`},

@@ -124,7 +124,7 @@ func (o *Order) carried() bool {
 // cwd is the working directory that a job asked for. A relative one of work that came as
 // an ad is below the scratch directory.
 func cwd(r *api.SubmitRequest, scratch string) string {
-	if r.Work == nil || r.Work.Ad == "" || filepath.IsAbs(r.Cwd) {
+	if r.Work == nil || r.Work.Ad == "" || filepath.IsAbs(r.Cwd) || strings.HasPrefix(r.Cwd, "$HOME") {
 		return r.Cwd
 	}
 	return filepath.Join(strings.ReplaceAll(scratch, "$", "$$"), r.Cwd)

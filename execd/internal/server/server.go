@@ -152,6 +152,7 @@ var verbs = map[string]struct {
 }{
 	// Base64 makes four bytes of three.
 	api.VerbSubmit:  {members, (api.MaxScript+2)/3*4 + 8<<20, submits, hurried(handler((*Server).submit))},
+	api.VerbAd:      {members, (api.MaxScript+2)/3*4 + 8<<20, answers, handler((*Server).adOf)},
 	api.VerbJobs:    {anyone, 1 << 20, answers, (*Server).jobs},
 	api.VerbDetail:  {anyone, 1 << 20, answers, (*Server).detail},
 	api.VerbDelete:  {members, 1 << 20, answers, handler((*Server).delete)},

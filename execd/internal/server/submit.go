@@ -8,6 +8,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/account"
+	"paddock/execd/internal/ad"
 	"paddock/execd/internal/admit"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
@@ -16,33 +17,11 @@ import (
 
 // submit answers qsub.
 func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitRequest) (api.SubmitReply, error) {
-	owner, err := s.Users.ByID(ctx, c.UID)
-	if errors.Is(err, user.ErrUnknown) {
-		return api.SubmitReply{}, api.Errorf(api.CodeRejected, "job rejected: user %d is not known on this host", c.UID)
-	}
-	if err != nil {
-		return api.SubmitReply{}, err
-	}
-	req.Work, req.Plain = nil, !req.Binary && admit.Interpreter(req.Script) == ""
-	config, rules := s.Config(), s.Rules()
-	if err := rules.Job(config, c, owner, c.GID, req); err != nil {
-		return api.SubmitReply{}, err
-	}
-	if err := admit.KnownHosts(ctx, config, req); err != nil {
-		return api.SubmitReply{}, err
-	}
-	if req.Interactive != nil {
-		if err := rules.Interactive(req); err != nil {
-			return api.SubmitReply{}, err
-		}
-	}
-	lines, only, err := rules.Verify(req, owner)
+	owner, lines, only, err := s.admit(ctx, c, req)
 	if err != nil || only {
 		return api.SubmitReply{Name: req.Name, Lines: lines}, err
 	}
-	if err := admit.CheckCheckpoint(req); err != nil {
-		return api.SubmitReply{}, err
-	}
+	config, rules := s.Config(), s.Rules()
 	busy := api.Errorf(api.CodeBusy, "the job cannot start now")
 	if req.Now && (s.drained() != nil || req.Hold != "" || !rules.StartsNow(req, owner) && !s.Shadows.MayStartNow(req)) {
 		return api.SubmitReply{}, busy
@@ -65,4 +44,50 @@ func (s *Server) submit(ctx context.Context, c job.Caller, req *api.SubmitReques
 		Job: j.Number, Name: req.Name, Tasks: j.Tasks, Only: req.Only, Lines: lines, Warnings: append(warnings, waits...),
 		Cursor: account.FormatCursor(place), Program: admit.ProgramOf(&config.Global, req),
 	}, nil
+}
+
+// admit refuses what must not become a job of the caller. only says that it is not to
+// become one, but lines tell whether it could run.
+func (s *Server) admit(ctx context.Context, c job.Caller, req *api.SubmitRequest) (owner *user.User, lines []string, only bool, err error) {
+	owner, err = s.Users.ByID(ctx, c.UID)
+	if errors.Is(err, user.ErrUnknown) {
+		return nil, nil, false, api.Errorf(api.CodeRejected, "job rejected: user %d is not known on this host", c.UID)
+	}
+	if err != nil {
+		return nil, nil, false, err
+	}
+	req.Work, req.Plain = nil, !req.Binary && admit.Interpreter(req.Script) == ""
+	config, rules := s.Config(), s.Rules()
+	if err := rules.Job(config, c, owner, c.GID, req); err != nil {
+		return nil, nil, false, err
+	}
+	if err := admit.KnownHosts(ctx, config, req); err != nil {
+		return nil, nil, false, err
+	}
+	if req.Interactive != nil {
+		if err := rules.Interactive(req); err != nil {
+			return nil, nil, false, err
+		}
+	}
+	lines, only, err = rules.Verify(req, owner)
+	if err != nil || only {
+		return nil, lines, only, err
+	}
+	if err := admit.CheckCheckpoint(req); err != nil {
+		return nil, nil, false, err
+	}
+	return owner, lines, false, nil
+}
+
+// adOf answers qsub -ad.
+func (s *Server) adOf(ctx context.Context, c job.Caller, req *api.SubmitRequest) (api.AdReply, error) {
+	owner, lines, only, err := s.admit(ctx, c, req)
+	if err != nil || only {
+		return api.AdReply{Lines: lines}, err
+	}
+	text, err := ad.Submitted(req, owner.Name, ad.AskedIn(s.Config(), req.Hard))
+	if err != nil {
+		return api.AdReply{}, api.Errorf(api.CodeRejected, "job rejected: %v", err)
+	}
+	return api.AdReply{Ad: api.Text(text), Tasks: req.Tasks, Only: req.Only, Lines: lines}, nil
 }

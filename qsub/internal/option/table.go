@@ -76,6 +76,7 @@ var rows = []Option{
 	{Name: "-Ace", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add an attribute from a file"},
 	{Name: "-ackpt", Args: one("ckpt_name"), Kind: Text, Commands: Qconf, Repeat: true, Help: "add a checkpointing environment by editor"},
 	{Name: "-Ackpt", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add a checkpointing environment from a file"},
+	{Name: "-ad", Commands: Qsub, Help: "print the job as an ad of work, do not submit it"},
 	{Name: "-ae", Args: one("host"), Kind: List, Commands: Qconf, Repeat: true, Help: "add an execution host by editor"},
 	{Name: "-Ae", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add an execution host from a file"},
 	{Name: "-ah", Args: one("host_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "add administrative hosts: this one is there"},

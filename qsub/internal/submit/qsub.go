@@ -1,6 +1,7 @@
 package submit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"paddock/execd/api"
@@ -113,24 +115,18 @@ func submitJob(ctx context.Context, inv *command.Invocation, j *job) error {
 		show.Job(inv.Out, &api.Detail{Request: j.req}, false)
 		return nil
 	}
+	if j.ad {
+		return printAd(ctx, inv, j)
+	}
 	if j.req.Now {
 		fmt.Fprint(inv.Err, "Waiting for immediate job to be scheduled.\n\n")
 	}
 	var reply api.SubmitReply
-	err := inv.Client.Call(ctx, api.VerbSubmit, &j.req, &reply)
-	switch e, ok := errors.AsType[*api.Error](err); {
-	case ok && e.Code == api.CodeLimit:
-		return command.Rejected(exitLimit, e.Text)
-	case ok && e.Code == api.CodeBusy:
-		return command.Failf("Your qsub request could not be scheduled; try again later.")
-	case ok:
-		return command.Rejected(option.ExitFailed, e.Text)
-	case errors.Is(err, api.ErrNotSent):
-		return command.Failf("Unable to initialize environment because of error: %s%s\nExiting.", api.Visible(err.Error()), inv.StartIt(err))
-	case errors.Is(err, api.ErrUnreachable):
-		return command.Rejected(option.ExitFailed, err.Error()+"; whether it was submitted is not known, see qstat")
-	case err != nil:
-		return command.Rejected(option.ExitFailed, err.Error())
+	if err := inv.Client.Call(ctx, api.VerbSubmit, &j.req, &reply); err != nil {
+		if errors.Is(err, api.ErrUnreachable) && !errors.Is(err, api.ErrNotSent) {
+			return command.Rejected(option.ExitFailed, err.Error()+"; whether it was submitted is not known, see qstat")
+		}
+		return refused(inv, err)
 	}
 	for _, line := range reply.Lines {
 		fmt.Fprintln(inv.Out, api.Visible(line))
@@ -159,6 +155,59 @@ func submitJob(ctx context.Context, inv *command.Invocation, j *job) error {
 		return nil
 	}
 	return watch.Wait(ctx, inv, &reply, j.terse)
+}
+
+// refused is the error for a job that execd has not taken.
+func refused(inv *command.Invocation, err error) error {
+	switch e, ok := errors.AsType[*api.Error](err); {
+	case ok && e.Code == api.CodeLimit:
+		return command.Rejected(exitLimit, e.Text)
+	case ok && e.Code == api.CodeBusy:
+		return command.Failf("Your qsub request could not be scheduled; try again later.")
+	case ok:
+		return command.Rejected(option.ExitFailed, e.Text)
+	case errors.Is(err, api.ErrNotSent):
+		return command.Failf("Unable to initialize environment because of error: %s%s\nExiting.", api.Visible(err.Error()), inv.StartIt(err))
+	}
+	return command.Rejected(option.ExitFailed, err.Error())
+}
+
+// printAd prints the ads of work that the job would be, one for each task, with an empty
+// line between them.
+func printAd(ctx context.Context, inv *command.Invocation, j *job) error {
+	if j.sync {
+		return command.Rejected(option.ExitFailed, "job rejected: -sync cannot be part of an ad")
+	}
+	var reply api.AdReply
+	if err := inv.Client.Call(ctx, api.VerbAd, &j.req, &reply); err != nil {
+		return refused(inv, err)
+	}
+	for _, line := range reply.Lines {
+		to := inv.Err
+		if reply.Ad == "" {
+			to = inv.Out
+		}
+		fmt.Fprintln(to, api.Visible(line))
+	}
+	warn(inv, j.warnings())
+	if !reply.Tasks.IsArray() {
+		_, err := io.WriteString(inv.Out, string(reply.Ad))
+		return err
+	}
+	end := ""
+	for word := range strings.SplitSeq(cmp.Or(reply.Only, reply.Tasks.String()), ",") {
+		t, err := api.ParseTasks(word)
+		if err != nil {
+			return err
+		}
+		for n := t.First; n <= t.Last; n += t.Step {
+			if _, err := fmt.Fprintf(inv.Out, "%s%sArrayTask = %d\n", end, reply.Ad, n); err != nil {
+				return err
+			}
+			end = "\n"
+		}
+	}
+	return nil
 }
 
 // warn prints what execd warns of.

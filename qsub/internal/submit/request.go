@@ -20,6 +20,7 @@ import (
 type job struct {
 	req       api.SubmitRequest
 	prefix    string // of options in the script
+	ad        bool   // -ad: print the ad only
 	sync      bool
 	terse     bool
 	soft      bool            // -soft: -l and -q are soft requests from here on
@@ -77,8 +78,9 @@ var apply = map[string]func(*job, *option.Setting) error{
 		}
 		return nil
 	},
-	"-P": func(j *job, o *option.Setting) error { j.req.Project = o.Value(); return nil },
-	"-A": func(j *job, o *option.Setting) error { j.req.Account = o.Value(); return nil },
+	"-P":  func(j *job, o *option.Setting) error { j.req.Project = o.Value(); return nil },
+	"-ad": func(j *job, _ *option.Setting) error { j.ad = true; return nil },
+	"-A":  func(j *job, o *option.Setting) error { j.req.Account = o.Value(); return nil },
 	"-b": func(j *job, o *option.Setting) error {
 		j.req.Binary, j.hasBinary = o.Yes(), true
 		return nil
