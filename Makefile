@@ -40,7 +40,7 @@ SOAK_SEED  = 0
 BENCHFLAGS =
 
 # The programs that are installed.
-PROGRAMS = ./execd ./shepherd ./execd/transfer ./qsub ./qrsh/session
+PROGRAMS = ./execd ./shepherd ./execd/transfer ./qsub ./qrsh/session ./hooks/postgres
 
 # UNIT is the packages whose tests need neither binaries nor another program. They run
 # under the race detector with -short, which leaves out what has no concurrency. Most
@@ -58,6 +58,7 @@ NEED_WORKFLOW = makeflow=coop-computing-tools orterun=openmpi-bin snakemake=snak
 	sshd=openssh-server ssh=openssh-client Xvfb=xvfb xterm=xterm ip=iproute2
 NEED_PACKAGES = lintian=lintian rpm=rpm rpmlint=rpmlint cpio=cpio mmdebstrap=mmdebstrap busybox=busybox-static \
 	systemd-analyze=systemd
+NEED_ENGINE   = pg_createcluster=postgresql,postgresql-common psql=postgresql-client
 NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=busybox-static cpio=cpio
 
 # Only the race detector needs cgo: a static binary starts faster, and the names of
@@ -65,7 +66,7 @@ NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=b
 export CGO_ENABLED = 0
 
 .PHONY: all modules packages build install dist release licences-update demo test faults accounts race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
-	manifest-check requirements check e2e classad-diff packages-check interop workflow vm packages-test soak bench vuln clean
+	manifest-check requirements check e2e classad-diff packages-check interop workflow engine vm packages-test soak bench vuln clean
 
 all: build
 
@@ -79,7 +80,7 @@ modules:
 
 # packages installs all that the targets take from Debian, at once.
 packages:
-	test/need $(NEED_TEST) $(NEED_RACE) $(NEED_MAN) $(NEED_INTEROP) $(NEED_WORKFLOW) $(NEED_PACKAGES) $(NEED_VM)
+	test/need $(NEED_TEST) $(NEED_RACE) $(NEED_MAN) $(NEED_INTEROP) $(NEED_WORKFLOW) $(NEED_ENGINE) $(NEED_PACKAGES) $(NEED_VM)
 
 build:
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/execd ./execd
@@ -87,6 +88,7 @@ build:
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -o $(BIN)/execd-transfer ./execd/transfer
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/qsub ./qsub
 	$(GO) build $(TRIMPATH) -ldflags '-s -w' $(BUILDFLAGS) -o $(BIN)/qrsh-session ./qrsh/session
+	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -o $(BIN)/paddock-pg ./hooks/postgres
 	for c in $(COMMANDS); do ln -sf qsub $(BIN)/$$c || exit 1; done
 
 # packaging/manifest says what goes where; owners are set when root installs.
@@ -229,6 +231,12 @@ interop:
 workflow:
 	test/need $(NEED_WORKFLOW)
 	PADDOCK_WORKFLOW=1 $(GOTEST) -count=1 -timeout 30m -v ./test/workflow
+
+# engine runs beside a real PostgreSQL, which it installs. Root only.
+ENGINE_SCALE = 1
+engine:
+	test/need $(NEED_ENGINE)
+	PADDOCK_ENGINE=1 $(GOTEST) -count=1 -timeout 30m ./test/engine -scale $(ENGINE_SCALE)
 
 # vm runs tests in a machine under qemu, which it installs: there control groups have
 # every controller.

@@ -24,7 +24,7 @@ type module struct {
 }
 
 // programs are the packages of the programs that are packed.
-var programs = []string{"./execd", "./shepherd", "./execd/transfer", "./qsub", "./qrsh/session"}
+var programs = []string{"./execd", "./shepherd", "./execd/transfer", "./qsub", "./qrsh/session", "./hooks/postgres"}
 
 // standard is the name of the standard library as a module.
 const standard = "std"

@@ -35,6 +35,8 @@ var binaries = map[string]string{
 	"qsub": "urfave_cli_no_docs",
 
 	"qrsh/session": "",
+
+	"hooks/postgres": "",
 }
 
 // rule says which packages a package may not depend on.
@@ -46,13 +48,14 @@ type rule struct {
 }
 
 const (
-	lean  = "its start is paid by every job and its memory by every running one"
-	floor = "spool is the floor: the standard library and x/sys, nothing else"
-	pure  = "what a slot does is decided by events, the time and its policy alone"
-	grip  = "it touches files of hostile users: no network, no keys, and no more than it needs"
-	apart = "commands do not know each other; what several need is in command, argument and output"
-	whose = "who jobs come from is entered by the daemon; queue, stage and slots ask a Source"
-	plain = "the language is the standard library, and knows nothing of what is described in it"
+	lean     = "its start is paid by every job and its memory by every running one"
+	floor    = "spool is the floor: the standard library and x/sys, nothing else"
+	pure     = "what a slot does is decided by events, the time and its policy alone"
+	grip     = "it touches files of hostile users: no network, no keys, and no more than it needs"
+	apart    = "commands do not know each other; what several need is in command, argument and output"
+	whose    = "who jobs come from is entered by the daemon; queue, stage and slots ask a Source"
+	database = "the database is known to paddock-pg alone"
+	plain    = "the language is the standard library, and knows nothing of what is described in it"
 )
 
 // digests are what computes BLAKE3.
@@ -130,6 +133,13 @@ var rules = []rule{
 	{"paddock/execd/internal/shadow", "paddock/execd/internal/peer", "", "who is believed is decided below the clients that it is given"},
 	{"paddock/execd/internal/stage", "paddock/execd/internal/shadow", "", "it hands on what is elsewhere, and knows nothing of hosts"},
 
+	{"paddock/hooks/postgres/...", "paddock/...", "paddock/classad", "it speaks to execd as any hook of a site does"},
+	{"paddock/execd/...", "github.com/jackc/...", "", database},
+	{"paddock/shepherd/...", "github.com/jackc/...", "", database},
+	{"paddock/qsub/...", "github.com/jackc/...", "", database},
+	{"paddock/qrsh/...", "github.com/jackc/...", "", database},
+	{"paddock/hooks/postgres/internal/schema", "paddock/...", "", "it is SQL"},
+
 	{"paddock/qrsh/wire", "paddock/...", "", "both ends link it"},
 	{"paddock/qrsh/wire", "github.com/...", "", "both ends link it"},
 	{"paddock/qrsh/client", "paddock/spool/...", "", "clients speak execd/api only"},
@@ -156,6 +166,9 @@ var importers = map[string]struct{ by, reason string }{
 	"paddock/qsub/internal/submit":  {"paddock/qsub", apart},
 	"paddock/qsub/internal/show":    {"paddock/qsub paddock/qsub/internal/submit", apart + "; -verify shows a job"},
 	"paddock/qsub/internal/watch":   {"paddock/qsub paddock/qsub/internal/submit", apart + "; -sync waits for one"},
+
+	"paddock/hooks/postgres/internal/serve":  {"paddock/hooks/postgres", "what stays is started by main"},
+	"paddock/hooks/postgres/internal/people": {"paddock/hooks/postgres", "commands are called by main"},
 
 	"github.com/containerd/cgroups/v3/cgroup1": {"paddock/execd/internal/cgroup", "the rest of execd knows a Tree"},
 	"github.com/containerd/cgroups/v3/cgroup2": {"paddock/execd/internal/cgroup", "the rest of execd knows a Tree"},

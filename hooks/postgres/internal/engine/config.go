@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// DefaultConfig is where the configuration of a host is.
+const DefaultConfig = "/etc/paddock/postgres.conf"
+
+// Config is what a host is told of the database. Hooks have an environment of their own, so that it is a file.
+type Config struct {
+	Connection  string   // as libpq has it, without a password
+	Queues      []string // whose jobs the host takes; empty: of all
+	Connections int      // at the same time, besides the one that listens
+	Listen      bool     // to be woken up; without it the database is asked every ten seconds
+	Host        string
+	Renew       []string // the command that has execd ask RENEW_CLAIM at once
+}
+
+var (
+	hostName  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,255}$`)
+	queueName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+)
+
+// ReadConfig reads a configuration: on each line a name, blanks and a value.
+func ReadConfig(path string) (*Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read configuration: %w", err)
+	}
+	defer f.Close()
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{Connections: 2, Listen: true, Host: host, Renew: []string{"execd", "-renew"}}
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, _ := strings.Cut(line, " ")
+		if err := c.set(name, strings.TrimSpace(value)); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("cannot read configuration %s: %w", path, err)
+	}
+	if err := CheckConnection(c.Connection); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+func (c *Config) set(name, value string) error {
+	switch name {
+	case "connection":
+		c.Connection = value
+	case "queues":
+		c.Queues = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+		for _, q := range c.Queues {
+			if !queueName.MatchString(q) {
+				return fmt.Errorf("%q is no name of a queue", q)
+			}
+		}
+	case "connections":
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 || n > 16 {
+			return fmt.Errorf("connections %q: not a number from 1 to 16", value)
+		}
+		c.Connections = n
+	case "listen":
+		if value != "on" && value != "off" {
+			return fmt.Errorf("listen %q: neither on nor off", value)
+		}
+		c.Listen = value == "on"
+	case "host":
+		if !hostName.MatchString(value) {
+			return fmt.Errorf("%q is no name of a host", value)
+		}
+		c.Host = value
+	case "renew":
+		if c.Renew = strings.Fields(value); len(c.Renew) == 0 {
+			return errors.New("renew needs a command")
+		}
+	default:
+		return fmt.Errorf("there is no parameter %q", name)
+	}
+	return nil
+}
+
+var password = regexp.MustCompile(`(?i)(^|\s)password\s*=|://[^/@]*:[^/@]*@`)
+
+// CheckConnection refuses a connection string with a password, which does not belong where everybody who looks
+// at processes or at this file reads it.
+func CheckConnection(s string) error {
+	if password.MatchString(s) {
+		return errors.New("the connection has a password: put that into a file of mode 0600, and say passfile=FILE")
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"paddock/hooks/postgres/internal/schema"
+)
+
+// application tells connections of paddock-pg from others in pg_stat_activity.
+const application = "paddock-pg"
+
+// Configure returns the configuration of a connection. Statements are not prepared under a name, so that a
+// pooler may give each transaction another connection; what costs time to plan is in functions, which keep it.
+func Configure(connection string) (*pgx.ConnConfig, error) {
+	c, err := pgx.ParseConfig(connection)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read connection: %w", err)
+	}
+	adapt(c)
+	return c, nil
+}
+
+func adapt(c *pgx.ConnConfig) {
+	c.DefaultQueryExecMode = pgx.QueryExecModeExec
+	c.ConnectTimeout = 10 * time.Second
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = application
+	}
+}
+
+// db is the database as hosts see it: its functions.
+type db struct {
+	pool *pgxpool.Pool
+	host string
+}
+
+func open(c *Config) (*db, error) {
+	p, err := pgxpool.ParseConfig(c.Connection)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read connection: %w", err)
+	}
+	adapt(p.ConnConfig)
+	p.MaxConns = int32(c.Connections)
+	p.MinConns = 0
+	p.MaxConnIdleTime = 5 * time.Minute
+	pool, err := pgxpool.NewWithConfig(context.Background(), p) // it does not connect yet
+	if err != nil {
+		return nil, err
+	}
+	return &db{pool: pool, host: c.Host}, nil
+}
+
+// transient reports whether another attempt may have a better end.
+func transient(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pg.Code[:2] {
+		case "08", "40", "53", "55", "57", "58", "XX":
+			return true // connection, deadlock, resources, shut down and so on
+		}
+		return false
+	}
+	return true
+}
+
+// again makes a call until it has an answer or an error that stays, or the time of the call is over.
+func again(ctx context.Context, call func() error) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := call()
+		if err == nil || !transient(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// about returns the name of the installation. A database of a version that this program does not know is an error.
+func (d *db) about(ctx context.Context) (installation string, err error) {
+	var version int
+	if err := d.pool.QueryRow(ctx, "select installation, schema from paddock.about()").Scan(&installation, &version); err != nil {
+		return "", err
+	}
+	if version < schema.Newest-1 || version > schema.Newest+1 {
+		return "", fmt.Errorf("the database has version %d of the schema, and this program is for %d", version, schema.Newest)
+	}
+	return installation, nil
+}
+
+func (d *db) hello(ctx context.Context, version string, queues []string) error {
+	if queues == nil {
+		queues = []string{}
+	}
+	_, err := d.pool.Exec(ctx, "select paddock.hello($1, $2, $3)", d.host, version, queues)
+	return err
+}
+
+func (d *db) bye(ctx context.Context) error {
+	_, err := d.pool.Exec(ctx, "select paddock.bye($1)", d.host)
+	return err
+}
+
+// idle returns how many hosts wait for work. Not known: this one has to say hello.
+func (d *db) idle(ctx context.Context, is bool) (hosts int, known bool, err error) {
+	var n *int
+	if err := d.pool.QueryRow(ctx, "select paddock.idle($1, $2)", d.host, is).Scan(&n); err != nil || n == nil {
+		return 0, false, err
+	}
+	return *n, true, nil
+}
+
+// classes calls add for each class that may be new since an earlier call, and returns what to pass to the next.
+func (d *db) classes(ctx context.Context, since string, add func(*class)) (string, error) {
+	rows, err := d.pool.Query(ctx, `select id, queue, owner, cpus, memory_mb, disk_kb, gpus, coalesce(seconds, 0), ad, seen::text
+		from paddock.classes($1::text::xid8)`, since)
+	if err != nil {
+		return since, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		c := &class{}
+		var ad string
+		if err := rows.Scan(&c.id, &c.queue, &c.owner, &c.cpus, &c.memory, &c.disk, &c.gpus, &c.seconds, &ad, &since); err != nil {
+			return since, err
+		}
+		c.read(ad)
+		add(c)
+	}
+	return since, rows.Err()
+}
+
+// work is a job that was given to a slot.
+type work struct {
+	job, gen  int64
+	class     int32
+	rank      int64
+	owner     string
+	queue     string
+	term      int // seconds
+	attempts  int
+	evictions int
+	ad        string
+}
+
+// first is before all ranks.
+const first = math.MinInt64
+
+// claim returns nil where there is no work.
+func (d *db) claim(ctx context.Context, slot string, classes []int32, lows []int64) (*work, error) {
+	w := &work{}
+	err := d.pool.QueryRow(ctx, "select job, gen, class, rank, owner, queue, term, attempts, evictions, ad from paddock.claim($1, $2, $3, $4)",
+		d.host, slot, classes, lows).Scan(&w.job, &w.gen, &w.class, &w.rank, &w.owner, &w.queue, &w.term, &w.attempts, &w.evictions, &w.ad)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return w, err
+}
+
+func (d *db) accept(ctx context.Context, r run) (is bool, err error) {
+	err = d.pool.QueryRow(ctx, "select paddock.accept($1, $2, $3)", r.job, r.gen, d.host).Scan(&is)
+	return is, err
+}
+
+func (d *db) refuse(ctx context.Context, r run, reason string) error {
+	_, err := d.pool.Exec(ctx, "select paddock.refuse($1, $2, $3, $4)", r.job, r.gen, d.host, reason)
+	return err
+}
+
+func (d *db) renew(ctx context.Context, r run) (word string, err error) {
+	err = d.pool.QueryRow(ctx, "select paddock.renew($1, $2, $3)", r.job, r.gen, d.host).Scan(&word)
+	return word, err
+}
+
+func (d *db) report(ctx context.Context, r run, word, result string) (answer string, err error) {
+	err = d.pool.QueryRow(ctx, "select paddock.report($1, $2, $3, $4, $5::text::jsonb)", r.job, r.gen, d.host, word, result).Scan(&answer)
+	return answer, err
+}
+
+// tick returns after how long there may be something again.
+func (d *db) tick(ctx context.Context) (time.Duration, error) {
+	var ms int
+	err := d.pool.QueryRow(ctx, "select paddock.tick()").Scan(&ms)
+	return time.Duration(ms) * time.Millisecond, err
+}

@@ -1,0 +1,427 @@
+// Package engine answers the hooks of execd with jobs of a PostgreSQL database: FETCH_WORK, REPLY_FETCH, RENEW_CLAIM,
+// EVICT_CLAIM and REPORT_WORK. What may happen to a job is decided by the functions of the database; here it is
+// decided which jobs fit a slot, and what is handed out gets its identity.
+//
+// It is imported by the command, and by package serve, which keeps one.
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"paddock/classad"
+)
+
+const (
+	// answerWithin bounds how long a call is repeated while the database is away. The limit of the hooks is 30 s.
+	answerWithin = 20 * time.Second
+	// fresh is for how long the classes, and the marks below which there is nothing, are taken for true.
+	fresh = time.Second
+	// shy is for how long a slot is not given a class again of which it has refused a job.
+	shy = time.Minute
+)
+
+// Engine answers hooks. Any number of calls may be made at the same time.
+type Engine struct {
+	conf *Config
+	db   *db
+	log  func(string)
+	told func() // a run goes on that the database does not know: execd is to ask
+
+	reading sync.Mutex // held by who reads classes; before mu
+
+	mu           sync.Mutex
+	installation string                // guarded by mu; empty: not known yet
+	classes      map[int32]*class      // guarded by mu
+	seen         string                // guarded by mu; which classes are there
+	refreshed    time.Time             // guarded by mu
+	lows         map[int32]int64       // guarded by mu; by class: no job has a rank before this one
+	lowered      time.Time             // guarded by mu; when they were made
+	shunned      map[shunned]time.Time // guarded by mu; until when
+	idleHosts    int                   // guarded by mu; how many hosts waited the last time
+}
+
+// shunned is a class of which a slot has refused a job.
+type shunned struct {
+	slot  string
+	class int32
+}
+
+// New makes an engine, which connects when it is asked. Log is called with what an administrator should read.
+func New(c *Config, log func(string)) (*Engine, error) {
+	d, err := open(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{
+		conf: c, db: d, log: log, told: func() {}, classes: map[int32]*class{}, seen: "0",
+		lows: map[int32]int64{}, shunned: map[shunned]time.Time{},
+	}, nil
+}
+
+// Close closes its connections.
+func (e *Engine) Close() { e.db.pool.Close() }
+
+// run is one run of a job: what is said of another one does not count.
+type run struct{ job, gen int64 }
+
+// identity is the GlobalJobId of a run.
+var identity = regexp.MustCompile(`^([0-9]{1,18})\.([0-9]{1,18})@([0-9a-f]{8})$`)
+
+func (r run) global(installation string) string {
+	return fmt.Sprintf("%d.%d@%s", r.job, r.gen, installation)
+}
+
+// about returns the name of the installation.
+func (e *Engine) about(ctx context.Context) (string, error) {
+	e.mu.Lock()
+	name := e.installation
+	e.mu.Unlock()
+	if name != "" {
+		return name, nil
+	}
+	name, err := e.db.about(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.installation = name
+	return name, err
+}
+
+// runOf returns the run that the ad of a job is of.
+func (e *Engine) runOf(ctx context.Context, ad *classad.Ad) (run, error) {
+	name, _ := (&classad.Env{My: ad}).Attr("GlobalJobId").Str()
+	m := identity.FindStringSubmatch(name)
+	if m == nil {
+		return run{}, errors.New("the ad has no GlobalJobId of paddock-pg")
+	}
+	installation, err := e.about(ctx)
+	if err != nil {
+		return run{}, err
+	}
+	if m[3] != installation {
+		return run{}, fmt.Errorf("%s is of another database than %s", name, installation)
+	}
+	job, _ := strconv.ParseInt(m[1], 10, 64)
+	gen, _ := strconv.ParseInt(m[2], 10, 64)
+	return run{job, gen}, nil
+}
+
+// Answer answers a call of a hook: the exit status, and what is printed.
+func (e *Engine) Answer(ctx context.Context, hook, word string, input []byte) (status int, output []byte, err error) {
+	if hook == "FETCH_WORK" {
+		_, _ = e.db.tick(ctx) // where no program stays, nobody else does
+		output, err := e.fetch(ctx, input)
+		return 0, output, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	jobPart, slotPart, _ := bytes.Cut(input, []byte("\n-----\n"))
+	ad, _ := classad.ParseOldLenient(string(jobPart))
+	switch hook {
+	case "REPLY_FETCH":
+		return 0, nil, e.reply(ctx, ad, word == "accept", slotPart)
+	case "RENEW_CLAIM":
+		return e.renew(ctx, ad)
+	case "REPORT_WORK":
+		return 0, nil, e.report(ctx, ad, word)
+	}
+	// EVICT_CLAIM: what becomes of the work comes by REPORT_WORK.
+	return 0, nil, nil
+}
+
+func (e *Engine) fetch(ctx context.Context, input []byte) ([]byte, error) {
+	s, err := Slot(input)
+	if err != nil || s.busy {
+		return nil, err
+	}
+	return e.Claim(ctx, s)
+}
+
+// Question is a slot that asks for work.
+type Question = slot
+
+// Slot reads what FETCH_WORK was asked.
+func Slot(input []byte) (*Question, error) {
+	ad, _ := classad.ParseOldLenient(string(input))
+	s := readSlot(ad)
+	if s.name == "" {
+		return nil, errors.New("the ad of the slot has no Name")
+	}
+	return s, nil
+}
+
+// Waits reports whether work is worth waiting for: the slot is free. One whose claim waits is told at once, so
+// that it is free for others.
+func (s *slot) Waits() bool { return !s.busy && !s.kept }
+
+// Busy reports whether the slot runs something.
+func (s *slot) Busy() bool { return s.busy }
+
+// Claim returns the ad of the first job that fits a slot, nothing if there is none.
+func (e *Engine) Claim(ctx context.Context, s *slot) ([]byte, error) {
+	installation, err := e.about(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if err := e.refresh(ctx); err != nil {
+			return nil, err
+		}
+		ids, lows, marked := e.candidates(s, time.Now())
+		w, err := e.db.claim(ctx, s.name, ids, lows)
+		if err != nil {
+			return nil, err
+		}
+		if w == nil {
+			if marked && e.unmark() {
+				continue // what was put in front of the others
+			}
+			return nil, nil
+		}
+		e.mark(w)
+		text, err := e.compose(w, installation)
+		if err == nil {
+			return text, nil
+		}
+		e.log(fmt.Sprintf("job %d: %v", w.job, err))
+		result, _ := json.Marshal(map[string]string{"HoldReason": err.Error()})
+		if _, err := e.db.report(ctx, run{w.job, w.gen}, "hold", string(result)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Classes returns a number for each class of jobs that a slot may have now, in their order. Slots with the same ones find the
+// same work.
+func (e *Engine) Classes(s *slot) []int32 {
+	ids, _, _ := e.candidates(s, time.Now())
+	return ids
+}
+
+// refresh reads the classes that are new, if that was not done a moment ago.
+func (e *Engine) refresh(ctx context.Context) error {
+	e.reading.Lock()
+	defer e.reading.Unlock()
+	e.mu.Lock()
+	since, when := e.seen, e.refreshed
+	e.mu.Unlock()
+	if time.Since(when) < fresh {
+		return nil
+	}
+	// What is passed is the oldest transaction of the last time that was not over, so that none is missed.
+	asked := time.Now()
+	var added []*class
+	seen, err := e.db.classes(ctx, since, func(c *class) { added = append(added, c) })
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range added {
+		e.classes[c.id] = c
+	}
+	e.seen, e.refreshed = seen, asked
+	return nil
+}
+
+// Stale has the classes read again before the next claim.
+func (e *Engine) Stale() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refreshed = time.Time{}
+}
+
+// candidates returns the classes that a slot may have, and the marks below which they have no job.
+func (e *Engine) candidates(s *slot, now time.Time) (ids []int32, lows []int64, marked bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if now.Sub(e.lowered) > fresh {
+		clear(e.lows)
+		e.lowered = now
+	}
+	ids, lows = []int32{}, []int64{}
+	for id, c := range e.classes {
+		if len(e.conf.Queues) > 0 && !slices.Contains(e.conf.Queues, c.queue) || !s.may(c, now) {
+			continue
+		}
+		if until, ok := e.shunned[shunned{s.name, id}]; ok && now.Before(until) {
+			continue
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		low, ok := e.lows[id]
+		if !ok {
+			low = first
+		}
+		marked = marked || ok
+		lows = append(lows, low)
+	}
+	return ids, lows, marked
+}
+
+// mark notes that a class has no job before the one that was given.
+func (e *Engine) mark(w *work) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lows[w.class] = w.rank
+}
+
+// unmark forgets what mark has noted, unless there is nothing.
+func (e *Engine) unmark() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	had := len(e.lows) > 0
+	clear(e.lows)
+	return had
+}
+
+// compose returns the ad that execd gets. Owner, identity and requests are what the database has recorded,
+// whatever the ad says.
+func (e *Engine) compose(w *work, installation string) ([]byte, error) {
+	ad, err := classad.ParseOld(w.ad)
+	if err != nil {
+		return nil, fmt.Errorf("its ad cannot be read: %w", err)
+	}
+	set := []classad.Attr{
+		{Name: "Owner", Expr: classad.String(w.owner).Expr()},
+		{Name: "GlobalJobId", Expr: classad.String(run{w.job, w.gen}.global(installation)).Expr()},
+		{Name: "JobLeaseDuration", Expr: classad.Int(int64(w.term)).Expr()},
+		{Name: "NumJobStarts", Expr: classad.Int(int64(w.attempts + w.evictions)).Expr()},
+	}
+	e.mu.Lock()
+	c := e.classes[w.class]
+	e.mu.Unlock()
+	if c != nil && !c.malformed {
+		for _, name := range []string{"RequestCpus", "RequestMemory", "RequestDisk"} {
+			expr, _ := c.ad.Lookup(name)
+			set = append(set, classad.Attr{Name: name, Expr: expr})
+		}
+	}
+	return []byte(ad.With(set...).OldString()), nil
+}
+
+func (e *Engine) reply(ctx context.Context, ad *classad.Ad, accepted bool, slotPart []byte) error {
+	r, err := e.runOf(ctx, ad)
+	if err != nil {
+		return err
+	}
+	if accepted {
+		var is bool
+		if err := again(ctx, func() (err error) { is, err = e.db.accept(ctx, r); return err }); err == nil && !is {
+			e.log(fmt.Sprintf("job %d.%d was accepted and is another's by now", r.job, r.gen))
+			e.told()
+		}
+		return err
+	}
+	if s, err := Slot(slotPart); err == nil {
+		e.shun(s, ad)
+	}
+	return again(ctx, func() error { return e.db.refuse(ctx, r, "its log says why") })
+}
+
+// shun has a slot not be given jobs of the class for a while of which it has refused one.
+func (e *Engine) shun(s *slot, ad *classad.Ad) {
+	owner, _ := (&classad.Env{My: ad}).Attr("Owner").Str()
+	now := time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for k, until := range e.shunned {
+		if now.After(until) {
+			delete(e.shunned, k)
+		}
+	}
+	for id, c := range e.classes {
+		if !c.malformed && c.owner == owner && c.of(ad) {
+			e.shunned[shunned{s.name, id}] = now.Add(shy)
+		}
+	}
+}
+
+// of reports whether an ad has all attributes of the class.
+func (c *class) of(ad *classad.Ad) bool {
+	for name, expr := range c.ad.All() {
+		if name == "Queue" {
+			continue
+		}
+		if has, ok := ad.Lookup(name); !ok || !has.Equal(expr) {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *Engine) renew(ctx context.Context, ad *classad.Ad) (status int, output []byte, err error) {
+	r, err := e.runOf(ctx, ad)
+	if err != nil {
+		return statusUnknown, nil, err
+	}
+	var word string
+	if err := again(ctx, func() (err error) { word, err = e.db.renew(ctx, r); return err }); err != nil {
+		return statusUnknown, nil, err
+	}
+	if word == "renewed" {
+		return 0, nil, nil
+	}
+	e.log(fmt.Sprintf("job %d.%d is to end: %s", r.job, r.gen, word))
+	return 1, nil, nil
+}
+
+// statusUnknown is that of a call that has no answer: it is made again.
+const statusUnknown = 75
+
+// kept are the attributes of an ad that are kept with the end of a job.
+var kept = regexp.MustCompile(`^(Exit\w*|Job(Duration|CoreDumped|StartDate|Number)|Remote\w*Cpu|ImageSize|ResidentSetSize|DiskUsage|Vacate\w*|Hold\w*|TransferOutput(Success|Bytes|Error)|ReportNumber)$`)
+
+// maxText bounds a text of an ad that is kept.
+const maxText = 4096
+
+func (e *Engine) report(ctx context.Context, ad *classad.Ad, word string) error {
+	r, err := e.runOf(ctx, ad)
+	if err != nil {
+		return err
+	}
+	result, err := json.Marshal(results(ad))
+	if err != nil {
+		return err
+	}
+	var answer string
+	if err := again(ctx, func() (err error) { answer, err = e.db.report(ctx, r, word, string(result)); return err }); err != nil {
+		return err
+	}
+	if answer == "stale" {
+		// Nobody waits for it: it was heard before, or the run is another's.
+		e.log(fmt.Sprintf("job %d.%d: the report %q changes nothing", r.job, r.gen, word))
+	}
+	return nil
+}
+
+// results returns what is kept of an ad.
+func results(ad *classad.Ad) map[string]any {
+	all := map[string]any{}
+	for name, expr := range ad.All() {
+		v, ok := expr.Constant()
+		if !ok || !kept.MatchString(name) {
+			continue
+		}
+		if b, ok := v.Bool(); ok {
+			all[name] = b
+		} else if i, ok := v.Int(); ok {
+			all[name] = i
+		} else if f, ok := v.Number(); ok {
+			all[name] = f
+		} else if s, ok := v.Str(); ok {
+			all[name] = string(bytes.ToValidUTF8([]byte(s[:min(len(s), maxText)]), []byte("?")))
+		}
+	}
+	return all
+}

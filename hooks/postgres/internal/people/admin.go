@@ -1,0 +1,113 @@
+package people
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"paddock/hooks/postgres/internal/schema"
+)
+
+func (s *session) initialize(args []string) error {
+	flags := s.flags("init")
+	printOnly := flags.Bool("n", false, "print the SQL, as a script of psql, and do nothing")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	if *printOnly {
+		_, err := fmt.Fprint(s.out, schema.Script())
+		return err
+	}
+	return s.bring("init")
+}
+
+func (s *session) migrate(args []string) error {
+	if err := parse(s.flags("migrate"), args); err != nil {
+		return err
+	}
+	return s.bring("migrate")
+}
+
+func (s *session) bring(word string) error {
+	db, err := s.db()
+	if err != nil {
+		return err
+	}
+	was, err := schema.Version(s.ctx, db)
+	if err != nil {
+		return err
+	}
+	switch {
+	case word == "migrate" && was == 0:
+		return fmt.Errorf("there is no queue in this database; paddock-pg init makes one")
+	case was > schema.Newest:
+		return fmt.Errorf("the schema has version %d, and this program is for %d", was, schema.Newest)
+	}
+	made, err := schema.Migrate(s.ctx, db, schema.Newest)
+	for _, n := range made {
+		fmt.Fprintf(s.out, "migration %d made\n", n)
+	}
+	if err == nil && len(made) == 0 {
+		fmt.Fprintf(s.out, "the schema has version %d, which is the newest\n", was)
+	}
+	return err
+}
+
+func (s *session) queue(args []string) error {
+	flags := s.flags("queue")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	if flags.NArg() == 0 {
+		return s.depths()
+	}
+	settings := map[string]any{}
+	for _, arg := range flags.Args()[1:] {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok {
+			return usagef("%q is not PARAMETER=VALUE", arg)
+		}
+		settings[name] = value
+		if name == "weight" && value == "strict" {
+			settings[name] = nil
+		}
+	}
+	text, err := json.Marshal(settings)
+	if err != nil {
+		return err
+	}
+	rows, err := s.cells(`select n.name, n.value from paddock.set_queue($1, $2::text::jsonb) q,
+		lateral (values ('name', q.name), ('paused', q.paused::text), ('weight', coalesce(q.weight::text, 'strict')), ('lease', q.lease::text),
+			('grace', q.grace::text), ('max_attempts', q.max_attempts::text), ('max_evictions', q.max_evictions::text),
+			('max_refusals', q.max_refusals::text), ('backoff', q.backoff::text), ('keep', q.keep::text)) n(name, value)`, flags.Arg(0), string(text))
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		fmt.Fprintf(s.out, "%-13s %s\n", row[0], row[1])
+	}
+	return nil
+}
+
+func (s *session) prune(args []string) error {
+	flags := s.flags("prune")
+	older := flags.Duration("older", 0, "those that ended longer than `TIME` ago, as 720h; as long as its queue says without it")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	db, err := s.db()
+	if err != nil {
+		return err
+	}
+	var age *time.Duration
+	if *older > 0 {
+		age = older
+	}
+	var jobs, classes int64
+	if err := db.QueryRow(s.ctx, "select jobs, classes from paddock.prune($1)", age).Scan(&jobs, &classes); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.out, "removed: jobs=%d classes=%d\n", jobs, classes)
+	return err
+}

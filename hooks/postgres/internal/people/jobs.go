@@ -1,0 +1,384 @@
+package people
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"paddock/classad"
+)
+
+const (
+	// maxAd bounds an ad; a script of it has 64 MB at most.
+	maxAd = 70000000
+	// chunk is how many jobs are sent at once, and chunkBytes of how much.
+	chunk      = 1000
+	chunkBytes = 8 << 20
+)
+
+func (s *session) add(args []string) error {
+	flags := s.flags("add")
+	queue := flags.String("queue", "default", "the `NAME` of the queue")
+	priority := flags.Int("p", 0, "priority, -10000 to 10000; more is sooner")
+	after := flags.String("after", "", "not before `TIME`: 90s, 2h or 2026-12-31T18:00:00Z")
+	dedup := flags.String("dedup", "", "do not add the job while one of yours with this `KEY` is not over")
+	batch := flags.String("batch", "", "a `NAME` for all of them")
+	hold := flags.Bool("hold", false, "hold them")
+	attempts := flags.Int("attempts", 0, "`TIMES` that a job may fail; 0: as the queue says")
+	once := flags.Bool("once", false, "do not run a job again that may have begun")
+	owner := flags.String("owner", "", "the `USER` they run as; for administrators")
+	any := flags.String("after-any", "", "not before these jobs are over: `ID,ID`")
+	ok := flags.String("after-ok", "", "not before these jobs have succeeded: `ID,ID`")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	in := s.in
+	switch flags.NArg() {
+	case 0:
+	case 1:
+		f, err := os.Open(flags.Arg(0))
+		if err != nil {
+			return fmt.Errorf("cannot read ads: %w", err)
+		}
+		defer f.Close()
+		in = f
+	default:
+		return usagef("add takes one file")
+	}
+	var lists [2][]int64
+	for i, list := range []string{*any, *ok} {
+		lists[i] = []int64{}
+		if list != "" {
+			var err error
+			if lists[i], err = ids([]string{list}); err != nil {
+				return err
+			}
+		}
+	}
+	when, err := moment(*after)
+	if err != nil {
+		return err
+	}
+	db, err := s.db()
+	if err != nil {
+		return err
+	}
+	optional := func(text string) *string {
+		if text == "" {
+			return nil
+		}
+		return &text
+	}
+	var tries *int
+	if *attempts != 0 {
+		tries = attempts
+	}
+	var added []int64
+	// All of them are added or none is.
+	err = pgx.BeginFunc(s.ctx, db, func(tx pgx.Tx) error {
+		return chunks(newAds(in), func(ads []string, last bool) error {
+			if *dedup != "" {
+				if len(ads) != 1 || len(added) > 0 || !last {
+					return usagef("-dedup is for one job")
+				}
+				var id int64
+				err := tx.QueryRow(s.ctx, `select paddock.submit($1, queue => $2, priority => $3, after => $4, batch => $5, after_any => $6,
+					after_ok => $7, hold => $8, max_attempts => $9, once => $10, owner => $11, dedup => $12)`,
+					ads[0], *queue, *priority, when, optional(*batch), lists[0], lists[1], *hold, tries, *once, optional(*owner), *dedup).Scan(&id)
+				added = append(added, id)
+				return err
+			}
+			rows, err := tx.Query(s.ctx, `select paddock.submit_many($1, queue => $2, priority => $3, after => $4, batch => $5, after_any => $6,
+				after_ok => $7, hold => $8, max_attempts => $9, once => $10, owner => $11)`,
+				ads, *queue, *priority, when, optional(*batch), lists[0], lists[1], *hold, tries, *once, optional(*owner))
+			if err != nil {
+				return err
+			}
+			more, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+			added = append(added, more...)
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(s.out)
+	for _, id := range added {
+		fmt.Fprintln(out, id)
+	}
+	return out.Flush()
+}
+
+// moment reads a time: one from now, or a point of time. Empty: nil.
+func moment(text string) (*time.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		t := time.Now().Add(d)
+		return &t, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil, usagef("%q is neither a length of time, as 90s or 2h, nor a time, as 2026-12-31T18:00:00Z", text)
+	}
+	return &t, nil
+}
+
+// ads reads ads with empty lines between them.
+type ads struct {
+	lines *bufio.Scanner
+	line  int
+	count int
+}
+
+func newAds(in io.Reader) *ads {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 64<<10), maxAd)
+	return &ads{lines: lines}
+}
+
+// next returns the next ad. io.EOF says that there is none.
+func (a *ads) next() (string, error) {
+	var b strings.Builder
+	first := 0
+	for a.lines.Scan() {
+		a.line++
+		line := strings.TrimSuffix(a.lines.Text(), "\r")
+		if strings.TrimSpace(line) == "" {
+			if b.Len() > 0 {
+				break
+			}
+			continue
+		}
+		if b.Len() == 0 {
+			first = a.line
+		}
+		if b.Len()+len(line) > maxAd {
+			return "", fmt.Errorf("line %d: the ad has more than %d bytes", a.line, maxAd)
+		}
+		b.WriteString(line)
+		b.WriteByte('\n')
+	}
+	if err := a.lines.Err(); err != nil {
+		return "", fmt.Errorf("cannot read ads: line %d: %w", a.line+1, err)
+	}
+	if b.Len() == 0 {
+		return "", io.EOF
+	}
+	a.count++
+	if _, err := classad.ParseOld(b.String()); err != nil {
+		if syntax, ok := errors.AsType[*classad.SyntaxError](err); ok {
+			return "", fmt.Errorf("line %d: %s", first+syntax.Line-1, syntax.Msg)
+		}
+		return "", fmt.Errorf("the ad at line %d: %w", first, err)
+	}
+	return b.String(), nil
+}
+
+// chunks calls do with ads, some at a time.
+func chunks(a *ads, do func(ads []string, last bool) error) error {
+	var some []string
+	bytes := 0
+	for {
+		ad, err := a.next()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if err != nil {
+			if a.count == 0 {
+				return errors.New("there is no ad")
+			}
+			if len(some) == 0 {
+				return nil
+			}
+			return do(some, true)
+		}
+		some = append(some, ad)
+		if bytes += len(ad); len(some) == chunk || bytes > chunkBytes {
+			if err := do(some, false); err != nil {
+				return err
+			}
+			some, bytes = nil, 0
+		}
+	}
+}
+
+// each calls a function of the database that says for each job what it has done, and prints that.
+func (s *session) each(name string, args []string) error {
+	flags := s.flags(name)
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	numbers, err := ids(flags.Args())
+	if err != nil {
+		return err
+	}
+	db, err := s.db()
+	if err != nil {
+		return err
+	}
+	function := map[string]string{"del": "cancel", "hold": "hold", "rls": "release"}[name]
+	rows, err := db.Query(s.ctx, "select id, what from paddock."+function+"($1)", numbers)
+	if err != nil {
+		return err
+	}
+	missing := false
+	var id int64
+	var what string
+	_, err = pgx.ForEachRow(rows, []any{&id, &what}, func() error {
+		missing = missing || what == "not there"
+		_, err := fmt.Fprintf(s.out, "job %d: %s\n", id, what)
+		return err
+	})
+	if err == nil && missing {
+		err = exitError(1)
+	}
+	return err
+}
+
+func (s *session) del(args []string) error     { return s.each("del", args) }
+func (s *session) hold(args []string) error    { return s.each("hold", args) }
+func (s *session) release(args []string) error { return s.each("rls", args) }
+
+func (s *session) alter(args []string) error {
+	flags := s.flags("alter")
+	priority := flags.String("p", "", "`PRIORITY`, -10000 to 10000")
+	after := flags.String("after", "", "not before `TIME`; 0s: at once")
+	attempts := flags.String("attempts", "", "`TIMES` that it may fail")
+	batch := flags.String("batch", "", "the `NAME` of its batch")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	numbers, err := ids(flags.Args())
+	if err != nil {
+		return err
+	}
+	if *priority+*after+*attempts+*batch == "" {
+		return usagef("what is to be changed?")
+	}
+	when, err := moment(*after)
+	if err != nil {
+		return err
+	}
+	return s.one(numbers, func(id int64) (string, []any) {
+		return "select paddock.alter($1, priority => nullif($2, '')::integer, after => $3, max_attempts => nullif($4, '')::integer, batch => nullif($5, ''))",
+			[]any{id, *priority, when, *attempts, *batch}
+	})
+}
+
+func (s *session) retry(args []string) error {
+	flags := s.flags("retry")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	numbers, err := ids(flags.Args())
+	if err != nil {
+		return err
+	}
+	return s.one(numbers, func(id int64) (string, []any) { return "select paddock.retry($1)", []any{id} })
+}
+
+// one makes a call for each job and prints what has come of it.
+func (s *session) one(numbers []int64, call func(id int64) (string, []any)) error {
+	db, err := s.db()
+	if err != nil {
+		return err
+	}
+	missing := false
+	for _, id := range numbers {
+		sql, args := call(id)
+		var what string
+		if err := db.QueryRow(s.ctx, sql, args...).Scan(&what); err != nil {
+			return err
+		}
+		missing = missing || what == "not there"
+		fmt.Fprintf(s.out, "job %d: %s\n", id, what)
+	}
+	if missing {
+		return exitError(1)
+	}
+	return nil
+}
+
+// patience is between two looks at a job that is waited for.
+const patience = 500 * time.Millisecond
+
+func (s *session) wait(args []string) error {
+	flags := s.flags("wait")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	numbers, err := ids(flags.Args())
+	if err != nil {
+		return err
+	}
+	db, err := s.db()
+	if err != nil {
+		return err
+	}
+	status := 0
+	for _, id := range numbers {
+		for {
+			var state string
+			var outcome, reason *string
+			var code, signal *int
+			err := db.QueryRow(s.ctx, "select state, outcome, exit_code, signal, reason from paddock.status($1)", id).
+				Scan(&state, &outcome, &code, &signal, &reason)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return fmt.Errorf("there is no job %d", id)
+			}
+			if err != nil {
+				return err
+			}
+			if state == "over" {
+				status = verdict(*outcome, code, signal)
+				fmt.Fprintf(s.out, "job %d: %s\n", id, ending(*outcome, code, signal, reason))
+				break
+			}
+			select {
+			case <-s.ctx.Done():
+				return s.ctx.Err()
+			case <-time.After(patience):
+			}
+		}
+	}
+	if status != 0 {
+		return exitError(status)
+	}
+	return nil
+}
+
+// verdict is the exit status for how a job has ended.
+func verdict(outcome string, code, signal *int) int {
+	switch {
+	case signal != nil:
+		return 128 + *signal
+	case code != nil && *code != 0:
+		return *code
+	case outcome != "ok":
+		return 1
+	}
+	return 0
+}
+
+// ending says how a job has ended.
+func ending(outcome string, code, signal *int, reason *string) string {
+	text := outcome
+	switch {
+	case signal != nil:
+		text += fmt.Sprintf(", signal %d", *signal)
+	case code != nil:
+		text += fmt.Sprintf(", exit status %d", *code)
+	}
+	if reason != nil {
+		text += ": " + *reason
+	}
+	return text
+}

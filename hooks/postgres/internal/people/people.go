@@ -1,0 +1,230 @@
+// Package people is the commands of paddock-pg by which people use the queue, and administrators look after it.
+//
+// Only the command imports it. It asks the functions and views of the database, which say who may do what; nothing is decided
+// here.
+package people
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"paddock/hooks/postgres/internal/engine"
+)
+
+// These are exit statuses besides 0 and 1.
+const (
+	statusUsage = 64 // a command line that makes no sense
+	statusAway  = 69 // the database cannot be reached
+)
+
+// A command is a word of the command line.
+type command struct {
+	name, args, help string
+	run              func(*session, []string) error
+}
+
+var commands []command
+
+func init() {
+	commands = []command{
+		{"add", "[options] [FILE]", "add the jobs whose ads are in a file or on standard input", (*session).add},
+		{"stat", "[-u USER | -u '*'] [-batch NAME] [ID ...]", "show jobs", (*session).stat},
+		{"del", "ID ...", "delete jobs; those that run are ended", (*session).del},
+		{"hold", "ID ...", "have jobs not begin", (*session).hold},
+		{"rls", "ID ...", "release them", (*session).release},
+		{"alter", "[-p N] [-after TIME] [-attempts N] [-batch NAME] ID ...", "change jobs", (*session).alter},
+		{"retry", "ID ...", "run jobs again that failed, or wait, or are held", (*session).retry},
+		{"wait", "ID ...", "wait until jobs are over; the exit status is that of the last", (*session).wait},
+		{"top", "[-n TIMES] [-s SECONDS]", "show queues and hosts again and again", (*session).top},
+		{"hosts", "", "show the hosts that take jobs", (*session).hosts},
+		{"queue", "[NAME [PARAMETER=VALUE ...]]", "show queues, or make or change one", (*session).queue},
+		{"doctor", "", "say what is wrong, with exit status 1 if anything is", (*session).doctor},
+		{"prune", "[-older TIME]", "remove ended jobs that need not be kept", (*session).prune},
+		{"init", "[-n]", "make the roles and the schema; with -n print the SQL", (*session).initialize},
+		{"migrate", "", "bring the schema to the newest version", (*session).migrate},
+	}
+}
+
+// session is one call of a command.
+type session struct {
+	ctx        context.Context
+	connection string
+	conn       *pgx.Conn // nil: not needed yet
+	in         io.Reader
+	out, errs  io.Writer
+	version    string
+}
+
+// usageError is what is wrong with a command line.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+func usagef(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
+
+// exitError is an exit status of which all was said.
+type exitError int
+
+func (e exitError) Error() string { return "exit status " + strconv.Itoa(int(e)) }
+
+// Main runs a command and returns the exit status.
+func Main(ctx context.Context, args []string, version string) int {
+	s := &session{ctx: ctx, in: os.Stdin, out: os.Stdout, errs: os.Stderr, version: version}
+	return s.status(s.main(args))
+}
+
+func (s *session) status(err error) int {
+	defer func() {
+		if s.conn != nil {
+			s.conn.Close(context.WithoutCancel(s.ctx))
+		}
+	}()
+	if err == nil {
+		return 0
+	}
+	if exit, ok := errors.AsType[exitError](err); ok {
+		return int(exit)
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		fmt.Fprintln(s.errs, "paddock-pg:", explain(pg))
+		if pg.Hint != "" {
+			fmt.Fprintln(s.errs, "paddock-pg: "+pg.Hint)
+		}
+		return 1
+	}
+	fmt.Fprintln(s.errs, "paddock-pg:", err)
+	if _, ok := errors.AsType[usageError](err); ok {
+		return statusUsage
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return statusAway
+	}
+	return 1
+}
+
+// explain says what an error of the database means to who has called the command.
+func explain(e *pgconn.PgError) string {
+	switch e.Code {
+	case "3F000", "42P01":
+		return e.Message + ": is this the database of the queue? paddock-pg init makes it one"
+	}
+	return e.Message
+}
+
+func (s *session) main(args []string) error {
+	flags := s.flags("paddock-pg")
+	connection := flags.String("d", os.Getenv("PADDOCK_PG"), "the database, as `CONNECTION` of libpq")
+	version := flags.Bool("version", false, "print the version")
+	flags.Usage = func() { s.usage(flags) }
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	if *version {
+		fmt.Fprintln(s.out, "paddock-pg", s.version)
+		return nil
+	}
+	if s.connection = *connection; s.connection == "" && os.Getenv("PGDATABASE") == "" && os.Getenv("PGSERVICE") == "" {
+		s.connection = "dbname=paddock"
+	}
+	if err := engine.CheckConnection(s.connection); err != nil {
+		return usageError(err.Error())
+	}
+	if flags.NArg() == 0 {
+		s.usage(flags)
+		return exitError(statusUsage)
+	}
+	for _, c := range commands {
+		if c.name == flags.Arg(0) {
+			return c.run(s, flags.Args()[1:])
+		}
+	}
+	return usagef("there is no command %q; paddock-pg -help lists them", flags.Arg(0))
+}
+
+func (s *session) usage(flags *flag.FlagSet) {
+	fmt.Fprint(s.errs, "usage: paddock-pg [-d CONNECTION] COMMAND [options] [arguments]\n"+
+		"       paddock-pg [-config FILE] serve | FETCH_WORK | REPLY_FETCH WORD |\n"+
+		"                  RENEW_CLAIM | EVICT_CLAIM | REPORT_WORK WORD\n\n")
+	for _, c := range commands {
+		fmt.Fprintf(s.errs, "  %-8s %s\n", c.name, c.help)
+	}
+	fmt.Fprintln(s.errs)
+	flags.PrintDefaults()
+}
+
+// flags returns the options of a command.
+func (s *session) flags(name string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(s.errs)
+	flags.Usage = func() {
+		for _, c := range commands {
+			if c.name == name {
+				fmt.Fprintf(s.errs, "usage: %s\n  %s\n", strings.TrimSpace("paddock-pg "+name+" "+c.args), c.help)
+			}
+		}
+		flags.PrintDefaults()
+	}
+	return flags
+}
+
+func parse(flags *flag.FlagSet, args []string) error {
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitError(0)
+	}
+	if err != nil {
+		return exitError(statusUsage) // the library has said it
+	}
+	return nil
+}
+
+// db returns the connection.
+func (s *session) db() (*pgx.Conn, error) {
+	if s.conn != nil {
+		return s.conn, nil
+	}
+	c, err := engine.Configure(s.connection)
+	if err != nil {
+		return nil, usageError(err.Error())
+	}
+	if s.conn, err = pgx.ConnectConfig(s.ctx, c); err != nil {
+		return nil, err
+	}
+	return s.conn, nil
+}
+
+// ids reads numbers of jobs.
+func ids(args []string) ([]int64, error) {
+	if len(args) == 0 {
+		return nil, usagef("which job?")
+	}
+	var all []int64
+	for _, arg := range args {
+		for word := range strings.SplitSeq(arg, ",") {
+			n, err := strconv.ParseInt(word, 10, 64)
+			if err != nil || n < 1 {
+				return nil, usagef("%q is no number of a job", word)
+			}
+			all = append(all, n)
+		}
+	}
+	return all, nil
+}
+
+// me is who calls, as the database most likely knows him.
+func me() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return ""
+}

@@ -1,0 +1,102 @@
+// Paddock-pg makes a PostgreSQL database the queue of any number of hosts. It is the hooks by which execd gets
+// work from there, see fetch(7), as a program for each call or as one that stays, and the command by which
+// people use the queue.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"paddock/hooks/postgres/internal/engine"
+	"paddock/hooks/postgres/internal/people"
+	"paddock/hooks/postgres/internal/serve"
+)
+
+var version = "dev" // set by the linker
+
+// hooks are those that it answers, each by its own name or as the first argument.
+var hooks = []string{"FETCH_WORK", "REPLY_FETCH", "RENEW_CLAIM", "EVICT_CLAIM", "REPORT_WORK"}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	args := os.Args[1:]
+	config := engine.DefaultConfig
+	if len(args) >= 2 && args[0] == "-config" {
+		config, args = args[1], args[2:]
+	}
+	if name := filepath.Base(os.Args[0]); slices.Contains(hooks, name) {
+		args = append([]string{name}, args...)
+	}
+	switch {
+	case len(args) > 0 && args[0] == "serve":
+		os.Exit(resident(ctx, config))
+	case len(args) > 0 && slices.Contains(hooks, args[0]):
+		os.Exit(once(ctx, config, args))
+	default:
+		os.Exit(people.Main(ctx, args, version))
+	}
+}
+
+func log(text string) { fmt.Fprintln(os.Stderr, "paddock-pg: "+text) }
+
+func start(config string) (*engine.Engine, error) {
+	c, err := engine.ReadConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return engine.New(c, log)
+}
+
+// once answers one call of a hook.
+func once(ctx context.Context, config string, args []string) int {
+	e, err := start(config)
+	if err != nil {
+		log(err.Error())
+		return 78
+	}
+	defer e.Close()
+	// It is less than half a gigabyte that execd passes, and it is read no further.
+	input, err := io.ReadAll(io.LimitReader(os.Stdin, 1<<28))
+	if err != nil {
+		log(err.Error())
+		return 1
+	}
+	word := ""
+	if len(args) > 1 {
+		word = args[1]
+	}
+	status, output, err := e.Answer(ctx, args[0], word, input)
+	if err != nil {
+		log(fmt.Sprintf("%s: %v", args[0], err))
+		return max(status, 1)
+	}
+	if _, err := os.Stdout.Write(output); err != nil {
+		log(err.Error())
+		return 1
+	}
+	return status
+}
+
+// resident is the hook server.
+func resident(ctx context.Context, config string) int {
+	e, err := start(config)
+	if err != nil {
+		log(err.Error())
+		time.Sleep(time.Second) // so that the reason is read before the next one is started
+		return 78
+	}
+	defer e.Close()
+	if err := serve.Run(ctx, e, os.Stdin, os.Stdout, version, log); err != nil {
+		log(err.Error())
+		return 1
+	}
+	return 0
+}
