@@ -159,7 +159,7 @@ func must(t *testing.T, err error) {
 
 func connect(t *testing.T, login, name string) *pgx.Conn {
 	t.Helper()
-	c, err := pgx.Connect(t.Context(), connection(login, name))
+	c, err := pgx.Connect(context.Background(), connection(login, name)) // also while a test cleans up
 	must(t, err)
 	t.Cleanup(func() { c.Close(context.Background()) })
 	return c
@@ -303,4 +303,9 @@ func connectQuietly(t *testing.T, d *database) *pgx.Conn {
 		return nil
 	}
 	return c
+}
+
+// execd runs the command execd.
+func (h *host) execd(args ...string) ([]byte, error) {
+	return exec.Command(filepath.Join(bin, "execd"), args...).CombinedOutput()
 }

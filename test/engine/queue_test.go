@@ -1,0 +1,406 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// fake is a host that does what a test wants.
+type fake struct {
+	t    *testing.T
+	c    *pgx.Conn
+	name string
+}
+
+func (d *database) fake(name string) *fake { return &fake{d.t, d.as("hosts"), name} }
+
+// claim takes the next job of all classes for a slot; 0: there is none.
+func (f *fake) claim(slot string) (job, gen int64) {
+	f.t.Helper()
+	rows, err := f.c.Query(f.t.Context(), "select id from paddock.classes('0')")
+	must(f.t, err)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	must(f.t, err)
+	lows := make([]int64, len(ids))
+	for i := range lows {
+		lows[i] = math.MinInt64
+	}
+	err = f.c.QueryRow(f.t.Context(), "select job, gen from paddock.claim($1, $2, $3, $4)", f.name, slot, ids, lows).Scan(&job, &gen)
+	if err != nil && err != pgx.ErrNoRows { //nolint:errorlint // the driver returns it as it is
+		f.t.Fatal(err)
+	}
+	return job, gen
+}
+
+func (f *fake) ends(job, gen int64, word, result string) string {
+	f.t.Helper()
+	return value(f.t, f.c, "select paddock.report($1, $2, $3, $4, $5::text::jsonb)", job, gen, f.name, word, result)
+}
+
+// order runs all jobs that are ready and returns their numbers in the order in which they were given.
+func (f *fake) order() (got []int64) {
+	f.t.Helper()
+	for {
+		job, gen := f.claim("s")
+		if job == 0 {
+			return got
+		}
+		f.ends(job, gen, "exit", `{"ExitCode": 0}`)
+		got = append(got, job)
+	}
+}
+
+func (f *fake) wantOrder(want ...int64) {
+	f.t.Helper()
+	if got := f.order(); fmt.Sprint(got) != fmt.Sprint(want) {
+		f.t.Errorf("jobs ran in the order %v; want %v", got, want)
+	}
+}
+
+const ad = `Cmd = "/bin/true"`
+
+func TestPriority(t *testing.T) {
+	d := newDatabase(t)
+	h := d.fake("h")
+	super := d.as("postgres")
+	submit := func(priority int, age string) int64 {
+		id := d.add("ann", ad, "-p", fmt.Sprint(priority))[0]
+		// As if it had been there for longer.
+		must(t, exec1(super, `update paddock.job set submitted = submitted - $2::text::interval where id = $1`, id, age))
+		return id
+	}
+	rerank := func(weight string) {
+		d.tool("boss", "queue", "default", "weight=0")
+		d.tool("boss", "queue", "default", "weight="+weight)
+	}
+	// One priority is worth 100 s of waiting.
+	old, urgent, plain, late := submit(0, "150 s"), submit(1, "0 s"), submit(0, "0 s"), submit(2, "0 s")
+	rerank("100")
+	h.wantOrder(late, old, urgent, plain)
+	old, urgent, plain, late = submit(0, "150 h"), submit(1, "0 s"), submit(0, "0 s"), submit(2, "0 s")
+	rerank("strict")
+	h.wantOrder(late, urgent, old, plain)
+	// A job that is altered, and one that comes back, keep their place among the others.
+	a, b, c := submit(0, "3 s"), submit(0, "2 s"), submit(0, "1 s")
+	rerank("strict")
+	d.tool("ann", "alter", "-p", "7", fmt.Sprint(c))
+	job, gen := h.claim("s")
+	if job != c || h.ends(job, gen, "evict", `{"ExitReason": "x"}`) != "evicted" {
+		t.Fatalf("job %d was given", job)
+	}
+	h.wantOrder(c, a, b)
+	if got := value(t, super, "select evictions from paddock.done where id = $1", c); got != "1" {
+		t.Errorf("%s evictions", got)
+	}
+}
+
+func TestPauseHoldDepend(t *testing.T) {
+	d := newDatabase(t)
+	h := d.fake("h")
+	ids := d.add("ann", ad+"\n\n"+ad+"\n\n"+ad)
+	d.tool("boss", "queue", "default", "paused=true")
+	h.wantOrder()
+	d.tool("boss", "queue", "default", "paused=false")
+	d.tool("ann", "hold", fmt.Sprint(ids[1]))
+	h.wantOrder(ids[0], ids[2])
+	d.tool("ann", "rls", fmt.Sprint(ids[1]))
+	h.wantOrder(ids[1])
+
+	a := d.add("ann", ad)[0]
+	b := d.add("ann", ad, "-after-ok", fmt.Sprint(a))[0]
+	c := d.add("ann", ad, "-after-any", fmt.Sprint(b), "-after-ok", fmt.Sprint(a))[0]
+	h.wantOrder(a, b, c)
+	// A job that fails takes with it what needs it, and nothing else.
+	a = d.add("ann", ad)[0]
+	b = d.add("ann", ad, "-after-ok", fmt.Sprint(a))[0]
+	c = d.add("ann", ad, "-after-any", fmt.Sprint(b))[0]
+	e := d.add("ann", ad, "-after-ok", fmt.Sprint(b))[0]
+	job, gen := h.claim("s")
+	if job != a {
+		t.Fatalf("job %d", job)
+	}
+	h.ends(job, gen, "exit", `{"ExitCode": 3}`)
+	super := d.as("postgres")
+	for id, want := range map[int64]string{a: "dead", b: "cancelled", e: "cancelled"} {
+		if got := value(t, super, "select outcome from paddock.done where id = $1", id); got != want {
+			t.Errorf("job %d: %s; want %s", id, got, want)
+		}
+	}
+	h.wantOrder(c)
+	// A long chain ends as one.
+	first := d.add("ann", ad)[0]
+	last := first
+	ann := d.as("ann")
+	for range 300 {
+		must(t, ann.QueryRow(t.Context(), "select paddock.submit($1, after_ok => array[$2::bigint])", ad, last).Scan(&last))
+	}
+	d.tool("ann", "del", fmt.Sprint(first))
+	if got := value(t, super, "select count(*) from paddock.done where outcome = 'cancelled' and id >= $1", first); got != "301" {
+		t.Errorf("%s ended", got)
+	}
+	if err := d.command("ann", "add", "-after-ok", fmt.Sprint(last)).Run(); err == nil {
+		t.Error("a job that needs one that failed was taken")
+	}
+}
+
+func TestRetry(t *testing.T) {
+	d := newDatabase(t)
+	h := d.fake("h")
+	super := d.as("postgres")
+	d.tool("boss", "queue", "default", "backoff=0.05 s", "max_evictions=2", "max_refusals=4")
+	next := func() (int64, int64) {
+		t.Helper()
+		var job, gen int64
+		await(t, super, "0", "select count(*) from paddock.waiting where paddock.tick() >= 0")
+		if job, gen = h.claim("s"); job == 0 {
+			t.Fatal("there is nothing")
+		}
+		return job, gen
+	}
+	id := d.add("ann", ad, "-attempts", "3")[0]
+	for n := range 3 {
+		job, gen := next()
+		// 99 is to be run again, and does not count.
+		h.ends(job, gen, "exit", `{"ExitCode": 99}`)
+		if job, gen = next(); job != id {
+			t.Fatalf("job %d in attempt %d", job, n)
+		}
+		h.ends(job, gen, "exit", `{"ExitCode": 2, "ExitReason": "exit status 2"}`)
+		if n < 2 {
+			if after := value(t, super, "select count(*) from paddock.event where what = 'failed'"); after != fmt.Sprint(n+1) {
+				t.Errorf("%s failures are events", after)
+			}
+		}
+	}
+	if got := value(t, super, "select outcome || attempts || exit_code from paddock.done"); got != "dead32" {
+		t.Errorf("it ended %s", got)
+	}
+	if got := d.tool("reader", "stat", fmt.Sprint(id)); !strings.Contains(got, "dead") {
+		t.Errorf("stat says\n%s", got)
+	}
+	if got := value(t, d.as("reader"), "select id from paddock.dead_letters"); got != fmt.Sprint(id) {
+		t.Errorf("dead letters: %s", got)
+	}
+	d.tool("ann", "retry", fmt.Sprint(id))
+	h.wantOrder(id)
+	// The delay doubles.
+	must(t, exec1(super, "update paddock.queue set backoff = '100 s'"))
+	id = d.add("ann", ad, "-attempts", "9")[0]
+	for n, want := range []float64{100, 200, 400} {
+		job, gen := h.claim("s")
+		h.ends(job, gen, "exit", `{"ExitSignal": 9}`)
+		if got := value(t, super, fmt.Sprintf("select extract(epoch from run_after - clock_timestamp()) between %f and %f from paddock.waiting where id = %d", want*0.74, want*1.26, job)); got != "true" {
+			t.Errorf("after failure %d it does not wait about %v s", n+1, want)
+		}
+		d.tool("boss", "alter", "-after", "0s", fmt.Sprint(job))
+	}
+	d.tool("ann", "del", fmt.Sprint(id))
+
+	// 100 holds.
+	id = d.add("ann", ad)[0]
+	job, gen := h.claim("s")
+	h.ends(job, gen, "exit", `{"ExitCode": 100}`)
+	if got := value(t, super, "select state from paddock.job where id = $1", id); got != "held" {
+		t.Errorf("it is %s", got)
+	}
+	d.tool("ann", "rls", fmt.Sprint(id))
+	h.wantOrder(id)
+
+	// Evictions have a count of their own, and so have refusals.
+	id = d.add("ann", ad)[0]
+	for range 3 {
+		job, gen := h.claim("s")
+		h.ends(job, gen, "evict", `{"ExitReason": "x", "VacateReason": "vacated"}`)
+	}
+	if got := value(t, super, "select outcome || ' ' || reason from paddock.done where id = $1", id); got != "dead evicted 3 times, the last time: vacated" {
+		t.Errorf("it ended: %s", got)
+	}
+	must(t, exec1(super, "update paddock.queue set backoff = '0 s'"))
+	id = d.add("ann", ad)[0]
+	for range 4 {
+		job, gen := h.claim("s")
+		if got := value(t, h.c, "select paddock.refuse($1, $2, 'h', 'no')", job, gen); got != "true" {
+			t.Errorf("job %d: the refusal was %s", job, got)
+		}
+	}
+	if got := value(t, super, "select state || ' ' || reason from paddock.job where id = $1", id); !strings.HasPrefix(got, "held refused 4 times") {
+		t.Errorf("it is: %s", got)
+	}
+}
+
+// TestForged has a host report runs that are not its own, or not any more.
+func TestForged(t *testing.T) {
+	d := newDatabase(t)
+	h, other := d.fake("h"), d.as("hosts2")
+	super := d.as("postgres")
+	id := d.add("ann", ad)[0]
+	_, lost := h.claim("s1")
+	must(t, exec1(super, "update paddock.lease set until = now() - interval '1 h'"))
+	value(t, h.c, "select paddock.tick()")
+	job, gen := h.claim("s2")
+	if job != id || gen == lost {
+		t.Fatalf("job %d, run %d", job, gen)
+	}
+	before := value(t, super, "select l::text from paddock.lease l")
+	for n := range part(1000, 50) {
+		forged := []struct {
+			c    *pgx.Conn
+			host string
+			gen  int64
+		}{{h.c, "h", lost}, {h.c, "h", gen + 1 + int64(n)}, {h.c, "g", gen}, {other, "h", gen}}[n%4]
+		for _, word := range []string{"exit", "evict", "hold", "remove"} {
+			if got := value(t, forged.c, "select paddock.report($1, $2, $3, $4, '{\"ExitCode\": 0}')", job, forged.gen, forged.host, word); got != "stale" {
+				t.Fatalf("a forged report is %s", got)
+			}
+		}
+		if got := value(t, forged.c, "select paddock.renew($1, $2, $3)", job, forged.gen, forged.host); got != "stale" {
+			t.Fatalf("a forged renewal is %s", got)
+		}
+		if got := value(t, forged.c, "select paddock.accept($1, $2, $3) or paddock.refuse($1, $2, $3)", job, forged.gen, forged.host); got != "false" {
+			t.Fatal("a forged answer was taken")
+		}
+	}
+	if after := value(t, super, "select l::text from paddock.lease l"); after != before {
+		t.Errorf("the lease was %s and is %s", before, after)
+	}
+	if got := value(t, super, "select count(*) from paddock.event where what = 'stale' and job = $1", id); got == "0" {
+		t.Error("there is no event of it")
+	}
+	if got := h.ends(job, gen, "exit", `{"ExitCode": 0}`); got != "done" {
+		t.Errorf("the report is %s", got)
+	}
+	// Once more is not a second end.
+	if got := h.ends(job, gen, "exit", `{"ExitCode": 0}`); got != "stale" {
+		t.Errorf("the second report is %s", got)
+	}
+	if got := value(t, super, "select count(*) from paddock.done"); got != "1" {
+		t.Errorf("%s ends", got)
+	}
+}
+
+// TestLost has a host be gone: its job is another's after the lease and the grace, and not before; one that
+// is not to be run twice is lost.
+func TestLost(t *testing.T) {
+	d := newDatabase(t)
+	h := d.fake("h")
+	super := d.as("postgres")
+	ids := append(d.add("ann", ad), d.add("ann", ad, "-once")...)
+	for i, id := range ids {
+		job, gen := h.claim(fmt.Sprint(i))
+		if value(t, h.c, "select paddock.accept($1, $2, 'h')", job, gen); job != id {
+			t.Fatalf("job %d", job)
+		}
+	}
+	must(t, exec1(super, "update paddock.lease set until = clock_timestamp() - grace + interval '30 s'"))
+	value(t, h.c, "select paddock.tick()")
+	h.wantOrder()
+	must(t, exec1(super, "update paddock.lease set until = clock_timestamp() - grace - interval '1 s'"))
+	value(t, h.c, "select paddock.tick()")
+	h.wantOrder(ids[0])
+	if got := value(t, super, "select outcome from paddock.done where id = $1", ids[1]); got != "lost" {
+		t.Errorf("it is %s", got)
+	}
+	// A slot that was given a job and asks again is given it again.
+	id := d.add("ann", ad)[0]
+	job, gen := h.claim("s")
+	again, same := h.claim("s")
+	if job != id || again != job || same != gen {
+		t.Errorf("it is given %d.%d and then %d.%d", job, gen, again, same)
+	}
+}
+
+// TestPartitions has ends of a month of which nobody has made the partition, and drops old ones.
+func TestPartitions(t *testing.T) {
+	d := newDatabase(t)
+	h := d.fake("h")
+	super := d.as("postgres")
+	d.add("ann", ad)
+	h.order()
+	value(t, h.c, "select paddock.tick()")
+	if got := value(t, super, "select count(*) || ' ' || (select count(*) from only paddock.done_default) from paddock.done"); got != "1 0" {
+		t.Errorf("ends, and those of no month: %s", got)
+	}
+	must(t, exec1(super, "create table paddock.done_200001 partition of paddock.done for values from ('2000-01-01') to ('2000-02-01')"))
+	must(t, exec1(super, "alter table paddock.done_200001 owner to paddock_owner"))
+	must(t, exec1(super, "update paddock.meta set ticked = '-infinity'"))
+	value(t, h.c, "select paddock.tick()")
+	if got := value(t, super, "select to_regclass('paddock.done_200001')"); got != "" {
+		t.Error("an old partition is there")
+	}
+}
+
+// TestClasses bounds how many kinds of jobs there are, and has jobs that differ in what does not
+// matter be of one.
+func TestClasses(t *testing.T) {
+	d := newDatabase(t)
+	super := d.as("postgres")
+	var same, other strings.Builder
+	for i := range 50 {
+		fmt.Fprintf(&same, "Cmd = \"/bin/true\"\nArguments = \"%d\"\nrequestcpus = 2\nRequirements = TARGET.Rack == MY.Rack\nRack = Row\nRow = 7\n\n", i)
+		fmt.Fprintf(&other, "Cmd = \"/bin/true\"\nRequestCpus = 2\nRequirements = TARGET.Rack == MY.Rack\nRack = Row\nRow = %d\n\n", i)
+	}
+	d.add("ann", same.String())
+	if got := value(t, super, "select count(*) || ' ' || min(cpus) from paddock.class"); got != "1 2" {
+		t.Errorf("classes, and CPUs: %s", got)
+	}
+	d.add("ann", other.String())
+	if got := value(t, super, "select count(*) from paddock.class"); got != "50" { // one was there
+		t.Errorf("%s classes", got)
+	}
+	must(t, exec1(super, "insert into paddock.class (sig, queue, owner, cpus, memory_mb, disk_kb, gpus, ad) select int4send(n), 'default', 'x', 1, 1, 1, 0, '' from generate_series(1, 1950) n"))
+	out, err := func() ([]byte, error) {
+		cmd := d.command("ann", "add")
+		cmd.Stdin = strings.NewReader(ad + "\nRequestCpus = 77\n")
+		return cmd.CombinedOutput()
+	}()
+	if err == nil || !strings.Contains(string(out), "queue default has 2000 classes") {
+		t.Errorf("%v: %s", err, out)
+	}
+	d.tool("boss", "prune")
+	d.add("ann", ad+"\nRequestCpus = 77\n")
+	for _, bad := range []string{"Cmd", "= 1", "Foo = 1", "Cmd = 1\nRequestCpus = 1 + 1", "Cmd = 1\nRequestMemory = -1", "Cmd = 1\n2x = 1"} {
+		if err := exec1(d.as("ann"), "select paddock.submit($1)", bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// TestMigrate brings a database to the next version while jobs come, run and end.
+func TestMigrate(t *testing.T) {
+	d := newDatabase(t)
+	super := d.as("postgres")
+	newest := value(t, super, "select max(number) from paddock.migration")
+	number, err := strconv.Atoi(newest)
+	must(t, err)
+	must(t, exec1(super, "drop schema paddock cascade"))
+	script := d.tool("postgres", "init", "-n")
+	before := fmt.Sprintf("insert into migration (number) values (%d);\n\ncommit;\n", number-1)
+	if script, _, _ = strings.Cut(script, before); !strings.HasPrefix(script, "begin;") {
+		t.Fatalf("there is no version %d", number-1)
+	}
+	must(t, exec1(super, script+before, pgx.QueryExecModeSimpleProtocol))
+	newHost(t, d, "one", 4)
+	total := part(2000, 100)
+	added := make(chan int)
+	go func() {
+		defer close(added)
+		for range total / 10 {
+			added <- len(d.add("ann", strings.Repeat(ad+"\n\n", 10)))
+		}
+	}()
+	n := 0
+	for some := range added {
+		if n += some; n == total/2 {
+			d.tool("postgres", "migrate")
+		}
+	}
+	await(t, super, fmt.Sprint(total), "select count(*) from paddock.done where outcome = 'ok'")
+	if got := value(t, super, "select max(number) || ' ' || (select count(*) from paddock.job) from paddock.migration"); got != newest+" 0" {
+		t.Errorf("version, and jobs left: %s", got)
+	}
+}
