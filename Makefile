@@ -74,6 +74,7 @@ all: build
 modules:
 	test/retry $(GO) mod download
 	test/retry $(GO) -C test/classad list -test -deps ./... >/dev/null
+	test/retry $(GO) -C test/bench/river list -deps ./... >/dev/null
 	test/retry $(GO) -C packaging/build list -test -deps ./... >/dev/null
 	test/retry $(GO) run $(GOLANGCI_LINT) --version
 	test/retry $(GO) run $(DEADCODE) -help 2>/dev/null >&2
