@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // DefaultConfig is where the configuration of a host is.
@@ -21,6 +22,32 @@ type Config struct {
 	Listen      bool     // to be woken up; without it the database is asked every ten seconds
 	Host        string
 	Renew       []string // the command that has execd ask RENEW_CLAIM at once
+	Pilot       Pilot
+}
+
+// Pilot is what an execd says by the environment of its hooks that is a pilot; see pilot(7).
+type Pilot struct {
+	Job  string    // its number with the batch system whose job it is; empty: it is no pilot
+	Ends time.Time // when it has to have left; zero: it may stay
+}
+
+// readPilot reads the environment.
+func readPilot() (Pilot, error) {
+	p := Pilot{Job: os.Getenv("PADDOCK_PILOT_JOB")}
+	if p.Job == "" {
+		return p, nil
+	}
+	if !hostName.MatchString(p.Job) {
+		return p, fmt.Errorf("PADDOCK_PILOT_JOB %q is no number of a job", p.Job)
+	}
+	if end := os.Getenv("PADDOCK_PILOT_END"); end != "" {
+		at, err := strconv.ParseInt(end, 10, 64)
+		if err != nil {
+			return p, fmt.Errorf("PADDOCK_PILOT_END %q is no time in seconds", end)
+		}
+		p.Ends = time.Unix(at, 0)
+	}
+	return p, nil
 }
 
 var (
@@ -39,7 +66,14 @@ func ReadConfig(path string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{Connections: 2, Listen: true, Host: host, Renew: []string{"execd", "-renew"}}
+	pilot, err := readPilot()
+	if err != nil {
+		return nil, err
+	}
+	if pilot.Job != "" {
+		host += "." + pilot.Job // there may be several on one host
+	}
+	c := &Config{Connections: 2, Listen: true, Host: host, Renew: []string{"execd", "-renew"}, Pilot: pilot}
 	lines := bufio.NewScanner(f)
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())

@@ -38,8 +38,9 @@ func adapt(c *pgx.ConnConfig) {
 
 // db is the database as hosts see it: its functions.
 type db struct {
-	pool *pgxpool.Pool
-	host string
+	pool  *pgxpool.Pool
+	host  string
+	pilot Pilot
 }
 
 func open(c *Config) (*db, error) {
@@ -55,7 +56,7 @@ func open(c *Config) (*db, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &db{pool: pool, host: c.Host}, nil
+	return &db{pool: pool, host: c.Host, pilot: c.Pilot}, nil
 }
 
 // transient reports whether another attempt may have a better end.
@@ -101,7 +102,14 @@ func (d *db) hello(ctx context.Context, version string, queues []string) error {
 	if queues == nil {
 		queues = []string{}
 	}
-	_, err := d.pool.Exec(ctx, "select paddock.hello($1, $2, $3)", d.host, version, queues)
+	if _, err := d.pool.Exec(ctx, "select paddock.hello($1, $2, $3)", d.host, version, queues); err != nil || d.pilot.Job == "" {
+		return err
+	}
+	var ends *time.Time
+	if !d.pilot.Ends.IsZero() {
+		ends = &d.pilot.Ends
+	}
+	_, err := d.pool.Exec(ctx, "select paddock.piloted($1, $2, $3)", d.host, d.pilot.Job, ends)
 	return err
 }
 

@@ -48,6 +48,7 @@ func init() {
 		{"top", "[-n TIMES] [-s SECONDS]", "show queues and hosts again and again", (*session).top},
 		{"hosts", "", "show the hosts that take jobs", (*session).hosts},
 		{"queue", "[NAME [PARAMETER=VALUE ...]]", "show queues, or make or change one", (*session).queue},
+		{"provision", "[-n] [-resume] [-loop TIME] POOL", "have a cluster run as many pilots as the jobs that wait need", (*session).provision},
 		{"doctor", "", "say what is wrong, with exit status 1 if anything is", (*session).doctor},
 		{"prune", "[-older TIME]", "remove ended jobs that need not be kept", (*session).prune},
 		{"init", "[-n]", "make the roles and the schema; with -n print the SQL", (*session).initialize},
@@ -84,11 +85,7 @@ func Main(ctx context.Context, args []string, version string) int {
 }
 
 func (s *session) status(err error) int {
-	defer func() {
-		if s.conn != nil {
-			s.conn.Close(context.WithoutCancel(s.ctx))
-		}
-	}()
+	defer s.close()
 	if err == nil {
 		return 0
 	}
@@ -156,7 +153,7 @@ func (s *session) usage(flags *flag.FlagSet) {
 		"       paddock-pg [-config FILE] serve | FETCH_WORK | REPLY_FETCH WORD |\n"+
 		"                  RENEW_CLAIM | EVICT_CLAIM | REPORT_WORK WORD\n\n")
 	for _, c := range commands {
-		fmt.Fprintf(s.errs, "  %-8s %s\n", c.name, c.help)
+		fmt.Fprintf(s.errs, "  %-9s %s\n", c.name, c.help)
 	}
 	fmt.Fprintln(s.errs)
 	flags.PrintDefaults()
@@ -201,6 +198,14 @@ func (s *session) db() (*pgx.Conn, error) {
 		return nil, err
 	}
 	return s.conn, nil
+}
+
+// close closes the connection. The next who needs it makes another.
+func (s *session) close() {
+	if s.conn != nil {
+		s.conn.Close(context.WithoutCancel(s.ctx))
+		s.conn = nil
+	}
 }
 
 // ids reads numbers of jobs.

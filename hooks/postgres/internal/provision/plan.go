@@ -86,7 +86,7 @@ func Decide(pool *Pool, demand []Demand, pilots []Pilot, last int, now time.Time
 		return Decision{Cancel: surplus, Why: fmt.Sprintf("%d processors are needed, and %d are there or asked for", need, have)}
 	}
 	want := int(min((need-have+pool.Size.CPUs-1)/pool.Size.CPUs, math.MaxInt32))
-	why := fmt.Sprintf("%d processors are needed, %d are there or asked for: %d more pilots", need, have, want)
+	why := fmt.Sprintf("%d processors are needed, %d are there or asked for; more pilots wanted: %d", need, have, want)
 	submit := want
 	for _, bound := range []struct {
 		most int

@@ -8,9 +8,13 @@ import (
 func TestDecide(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	pool := Pool{Size: Size{CPUs: 4, Memory: 8000, GPUs: 1}, Lasts: time.Hour, Grace: 2 * time.Minute, MaxPilots: 10, MaxQueued: 3}
-	jobs := func(n, cpus, seconds int64) Demand { return Demand{Ready: n, Size: Size{CPUs: cpus, Memory: 1}, Seconds: seconds} }
+	jobs := func(n, cpus, seconds int64) Demand {
+		return Demand{Ready: n, Size: Size{CPUs: cpus, Memory: 1}, Seconds: seconds}
+	}
 	queued := Pilot{State: Queued}
-	running := func(left time.Duration, free int64) Pilot { return Pilot{State: Running, Ends: now.Add(left), Free: free} }
+	running := func(left time.Duration, free int64) Pilot {
+		return Pilot{State: Running, Ends: now.Add(left), Free: free}
+	}
 	for _, tt := range []struct {
 		what           string
 		demand         []Demand
