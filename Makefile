@@ -271,7 +271,7 @@ soak:
 # bench runs beside a real Grid Engine and OpenSSH, which it installs, and draws when jobs ran
 # with and without output that travels beside them. Root only.
 bench: build
-	test/need sshd=openssh-server ssh=openssh-client rsync=rsync setpriv=util-linux ip=iproute2
+	test/need sshd=openssh-server ssh=openssh-client rsync=rsync setpriv=util-linux ip=iproute2 $(NEED_ENGINE)
 	$(GO) run ./test/bench -bin $(BIN) -svg test/bench/makespan.svg $(BENCHFLAGS)
 
 # vuln is not in check, since its database is not reachable from every network.

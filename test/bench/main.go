@@ -174,6 +174,7 @@ func (b *bench) run(only string) (err error) {
 		{"elsewhere", b.idleElsewhere},
 		{"line", b.lineTime},
 		{"makespan", b.makespan},
+		{"engine", b.engineTime},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {
 			continue

@@ -139,6 +139,8 @@ var rules = []rule{
 	{"paddock/qsub/...", "github.com/jackc/...", "", database},
 	{"paddock/qrsh/...", "github.com/jackc/...", "", database},
 	{"paddock/hooks/postgres/internal/schema", "paddock/...", "", "it is SQL"},
+	{"paddock/hooks/postgres/internal/provision", "paddock/...", "", "what is to be submitted is decided by what it is told"},
+	{"paddock/hooks/postgres/internal/provision", "github.com/jackc/...", "", "what is to be submitted is decided by what it is told"},
 
 	{"paddock/qrsh/wire", "paddock/...", "", "both ends link it"},
 	{"paddock/qrsh/wire", "github.com/...", "", "both ends link it"},
@@ -167,8 +169,9 @@ var importers = map[string]struct{ by, reason string }{
 	"paddock/qsub/internal/show":    {"paddock/qsub paddock/qsub/internal/submit", apart + "; -verify shows a job"},
 	"paddock/qsub/internal/watch":   {"paddock/qsub paddock/qsub/internal/submit", apart + "; -sync waits for one"},
 
-	"paddock/hooks/postgres/internal/serve":  {"paddock/hooks/postgres", "what stays is started by main"},
-	"paddock/hooks/postgres/internal/people": {"paddock/hooks/postgres", "commands are called by main"},
+	"paddock/hooks/postgres/internal/serve":     {"paddock/hooks/postgres", "what stays is started by main"},
+	"paddock/hooks/postgres/internal/people":    {"paddock/hooks/postgres", "commands are called by main"},
+	"paddock/hooks/postgres/internal/provision": {"paddock/hooks/postgres/internal/people", "it is a command"},
 
 	"github.com/containerd/cgroups/v3/cgroup1": {"paddock/execd/internal/cgroup", "the rest of execd knows a Tree"},
 	"github.com/containerd/cgroups/v3/cgroup2": {"paddock/execd/internal/cgroup", "the rest of execd knows a Tree"},
