@@ -175,6 +175,7 @@ func (b *bench) run(only string) (err error) {
 		{"line", b.lineTime},
 		{"makespan", b.makespan},
 		{"engine", b.engineTime},
+		{"queue", b.engineHosts},
 	} {
 		if only != "" && !slices.Contains(strings.Split(only, ","), m.name) {
 			continue

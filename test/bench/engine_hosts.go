@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"paddock/execd/api"
+	"paddock/test/harness"
+)
+
+// engineHosts measures execds that take jobs from the queue in PostgreSQL.
+func (b *bench) engineHosts() (err error) {
+	pg, err := harness.NewPostgres(filepath.Join(b.base, "pg-hosts"))
+	if err != nil {
+		return err
+	}
+	if err := pg.Start(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pg.Stop()) }()
+	return errors.Join(b.toFirstInstruction(pg), b.twoHosts(pg))
+}
+
+// engineHost starts an execd whose slots take jobs from a database; an empty one: they are its own queue's.
+func (b *bench) engineHost(pg *harness.Postgres, database, name string, slots int) (*harness.Daemon, error) {
+	dir := filepath.Join(b.base, name)
+	conf := filepath.Join(dir, "pg.conf")
+	files := map[string]string{filepath.Join(api.DevPlaces(dir).Config, "queues", "all.q"): fmt.Sprintf("qname all.q\nslots %d\n", slots)}
+	if database != "" {
+		files[conf] = fmt.Sprintf("connection %s\nhost %s\nrenew %s/execd -renew -dev %s\n", pg.Connection("postgres", database), name, b.bin, dir)
+		files[filepath.Join(dir, "serve")] = fmt.Sprintf("#!/bin/sh\nexec %s/paddock-pg -config %s serve\n", b.bin, conf)
+		files[filepath.Join(api.DevPlaces(dir).Config, "hooks.conf")] = "STARTD_JOB_HOOK_KEYWORD = PG\nPG_HOOK_SERVER = " + dir + "/serve\n" +
+			"FETCH_WORK_AHEAD = TRUE\nFetchWorkDelay = State == \"Claimed\" && Activity != \"Idle\" ? 3600 : 0\n"
+	}
+	for path, text := range files {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	return harness.Start(harness.Options{Bin: b.bin, Dir: dir})
+}
+
+// newDatabase makes a database with a queue, and connects to it.
+func (b *bench) newDatabase(pg *harness.Postgres, name string) (*pgx.Conn, error) {
+	if err := sql(pg.Connection("postgres", "postgres"), "create database "+name); err != nil {
+		return nil, err
+	}
+	if out, err := exec.Command(filepath.Join(b.bin, "paddock-pg"), "-d", pg.Connection("postgres", name), "init").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("cannot make the queue: %w\n%s", err, out)
+	}
+	return pgx.Connect(context.Background(), pg.Connection("postgres", name))
+}
+
+// awaitRow waits until a condition of the database is true.
+func awaitRow(db *pgx.Conn, condition string) error {
+	return harness.WaitFor(harness.Patience, condition, func() (is bool, err error) {
+		err = db.QueryRow(context.Background(), "select "+condition).Scan(&is)
+		return is, err
+	})
+}
+
+// toFirstInstruction measures the time from INSERT to the first instruction of the job on an idle host, and that no host is
+// woken up while all are busy.
+func (b *bench) toFirstInstruction(pg *harness.Postgres) error {
+	db, err := b.newDatabase(pg, "idle")
+	if err != nil {
+		return err
+	}
+	defer db.Close(context.Background())
+	d, err := b.engineHost(pg, "idle", "engine-idle", 1)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		d.Kill()
+		harness.KillLeft(d.Dir)
+	}()
+	fifo := filepath.Join(b.base, "first")
+	if err := syscall.Mkfifo(fifo, 0o666); err != nil {
+		return err
+	}
+	submit := func(script string) error {
+		_, err := db.Exec(context.Background(), "select paddock.submit($1, owner => 'nobody')",
+			fmt.Sprintf("Cmd = \"/bin/sh\"\nArguments = \"-c '%s'\"\nIwd = \"/tmp\"\nOut = \"/dev/null\"\nErr = \"/dev/null\"\n", script))
+		return err
+	}
+	var took []time.Duration
+	for range b.size(300, 10) {
+		if err := awaitRow(db, "exists (select from paddock.host where idle)"); err != nil {
+			return err
+		}
+		begin := time.Now()
+		if err := submit(":>" + fifo); err != nil {
+			return err
+		}
+		f, err := os.Open(fifo) // until the job opens it, too
+		if err != nil {
+			return err
+		}
+		took = append(took, time.Since(begin))
+		f.Close()
+	}
+	slices.Sort(took)
+	b.report(row{what: "INSERT to the first instruction, idle host", unit: "ms", ours: milliseconds(median(took)), alone: true, limit: 25})
+	b.report(row{what: "the same, 99th of 100", unit: "ms", ours: milliseconds(took[len(took)*99/100]), alone: true, limit: 100})
+	if err := submit("sleep 1000"); err != nil {
+		return err
+	}
+	if err := awaitRow(db, "exists (select from paddock.lease where accepted) and not exists (select from paddock.host where idle)"); err != nil {
+		return err
+	}
+	listener, err := pgx.Connect(context.Background(), pg.Connection("postgres", "idle"))
+	if err != nil {
+		return err
+	}
+	defer listener.Close(context.Background())
+	if _, err := listener.Exec(context.Background(), "listen paddock_work"); err != nil {
+		return err
+	}
+	window := time.Duration(b.size(60, 2)) * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), window)
+	defer cancel()
+	for range 100 {
+		if err := submit(":"); err != nil {
+			return err
+		}
+	}
+	heard := 0
+	for {
+		if _, err := listener.WaitForNotification(ctx); err != nil {
+			break // the time is over
+		}
+		heard++
+	}
+	b.report(row{what: "wake-ups while all slots are busy, 100 jobs come", ours: float64(heard), alone: true})
+	return nil
+}
+
+// twoHosts measures what two execds do with jobs of a database, and with jobs of queues of their own.
+func (b *bench) twoHosts(pg *harness.Postgres) (err error) {
+	const slots = 20
+	jobs := b.size(5000, 100)
+	db, err := b.newDatabase(pg, "two")
+	if err != nil {
+		return err
+	}
+	defer db.Close(context.Background())
+	var hosts []*harness.Daemon
+	defer func() {
+		for _, d := range hosts {
+			d.Kill()
+			harness.KillLeft(d.Dir)
+		}
+	}()
+	for _, database := range []string{"", "", "two", "two"} {
+		d, err := b.engineHost(pg, database, fmt.Sprintf("engine-host%d", len(hosts)), slots)
+		if err != nil {
+			return err
+		}
+		hosts = append(hosts, d)
+	}
+	for _, d := range hosts {
+		if err := harness.Settle(b.bin, d.Dir); err != nil {
+			return err
+		}
+	}
+	own := time.Now()
+	for _, d := range hosts[:2] {
+		cmd := limited(longest, filepath.Join(b.bin, "qsub"), "-o", "/dev/null", "-j", "y", "-b", "y", "-shell", "n", "-t", fmt.Sprintf("1-%d", jobs/2), "/bin/true")
+		cmd.Env = append(os.Environ(), "PADDOCK_DIR="+d.Dir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("cannot submit: %w\n%s", err, out)
+		}
+	}
+	ended := func() (n int) {
+		for _, d := range hosts[:2] {
+			text, _ := os.ReadFile(api.DevPlaces(d.Dir).Accounting)
+			n += bytes.Count(text, []byte("\n"))
+		}
+		return n
+	}
+	if err := harness.WaitFor(10*harness.Patience, "jobs of own queues to end", func() (bool, error) { return ended() >= jobs, nil }); err != nil {
+		return err
+	}
+	alone := time.Since(own)
+	begin := time.Now()
+	add := exec.Command(filepath.Join(b.bin, "paddock-pg"), "-d", pg.Connection("postgres", "two"), "add", "-owner", "nobody")
+	add.Stdin = strings.NewReader(strings.Repeat("Cmd = \"/bin/true\"\nIwd = \"/tmp\"\nOut = \"/dev/null\"\nErr = \"/dev/null\"\n\n", jobs))
+	if out, err := add.CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot add jobs: %w\n%s", err, out)
+	}
+	if err := awaitRow(db, fmt.Sprintf("(select count(*) from paddock.done where outcome = 'ok') >= %d", jobs)); err != nil {
+		return err
+	}
+	engine := time.Since(begin)
+	b.report(row{
+		what: fmt.Sprintf("two hosts of %d slots, %d jobs, beside own queues", slots, jobs), unit: "/s",
+		theirs: float64(jobs) / alone.Seconds(), ours: float64(jobs) / engine.Seconds(), limit: 0.8, atLeast: true,
+	})
+	return nil
+}
