@@ -198,7 +198,7 @@ func (d *database) add(login, ads string, options ...string) (ids []int64) {
 	if err != nil {
 		d.t.Fatalf("paddock-pg add: %v\n%s", err, out)
 	}
-	for _, word := range strings.Fields(string(out)) {
+	for word := range strings.FieldsSeq(string(out)) {
 		id, err := strconv.ParseInt(word, 10, 64)
 		must(d.t, err)
 		ids = append(ids, id)
@@ -238,7 +238,7 @@ type host struct {
 	o    harness.Options
 }
 
-// newHost starts an execd with some slots. Each change of its files is applied to hooks.conf and the like.
+// newHost starts an execd with some slots.
 func newHost(t *testing.T, d *database, name string, slots int, knobs ...string) *host {
 	t.Helper()
 	h := &host{base: filepath.Join(top, d.name+"_"+name)}

@@ -17,11 +17,10 @@ import (
 func TestOnce(t *testing.T) {
 	total, kills, stops := part(10000, 200), part(20, 2), part(10, 1)
 	d := newDatabase(t)
-	super := d.as("postgres")
 	dir := filepath.Join(top, d.name)
 	must(t, os.Mkdir(dir, 0o777))
 	must(t, os.Chmod(dir, 0o777))
-	// Another run of it at the same time finds the directory there.
+	// A run beside another one of the same job finds the directory there.
 	unit := filepath.Join(dir, "unit")
 	must(t, harness.WriteExecutable(unit, "#!/bin/sh\ncd "+dir+"\nmkdir running.$1 || echo $1 >>double\necho $1 >>ran\nrmdir running.$1\n"))
 	var ads strings.Builder
@@ -78,7 +77,7 @@ func TestOnce(t *testing.T) {
 	ran, err := os.ReadFile(filepath.Join(dir, "ran"))
 	must(t, err)
 	times := map[string]int{}
-	for _, line := range strings.Fields(string(ran)) {
+	for line := range strings.FieldsSeq(string(ran)) {
 		times[line]++
 	}
 	for i := range total {
@@ -89,7 +88,7 @@ func TestOnce(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "double")); err == nil {
 		t.Error("two runs of a job were there at once")
 	}
-	super = d.as("postgres") // PostgreSQL was killed
+	super := d.as("postgres")
 	if got := value(t, super, "select count(*) filter (where outcome = 'ok') || ' ' || count(distinct id) from paddock.done"); got != fmt.Sprintf("%d %d", total, total) {
 		t.Errorf("succeeded, and over: %s; want all %d", got, total)
 	}

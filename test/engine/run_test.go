@@ -60,10 +60,14 @@ func TestRun(t *testing.T) {
 	d.tool("ann", "del", fmt.Sprint(big), fmt.Sprint(picky))
 
 	// One whose slot is taken away comes back.
-	go1 := filepath.Join(h.base, "go")
-	id = d.add("ann", job("test -e "+go1+" || sleep 600"))[0]
-	await(t, super, "running", "select state from paddock.jobs(ids => array[$1::bigint])", id)
-	must(t, os.WriteFile(go1, nil, 0o644))
+	begun := filepath.Join(h.base, "begun")
+	id = d.add("ann", job("test -e "+begun+" && exit 0; touch "+begun+"; sleep 600"))[0]
+	if err := harness.WaitFor(harness.Patience, "the job to begin", func() (bool, error) {
+		_, err := os.Stat(begun)
+		return err == nil, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	vacate(t, h)
 	outcome(id, "ok 0")
 	if got := value(t, super, "select evictions || ' ' || attempts from paddock.done where id = $1", id); got != "1 0" {

@@ -31,10 +31,11 @@ const (
 
 // Engine answers hooks. Any number of calls may be made at the same time.
 type Engine struct {
-	conf *Config
-	db   *db
-	log  func(string)
-	told func() // a run goes on that the database does not know: execd is to ask
+	conf     *Config
+	db       *db
+	log      func(string)
+	over     chan struct{} // capacity 1: some run of this host is to end, and execd is to ask which
+	reported chan struct{} // capacity 1: the end of a run was reported
 
 	reading sync.Mutex // held by who reads classes; before mu
 
@@ -62,7 +63,7 @@ func New(c *Config, log func(string)) (*Engine, error) {
 		return nil, err
 	}
 	return &Engine{
-		conf: c, db: d, log: log, told: func() {}, classes: map[int32]*class{}, seen: "0",
+		conf: c, db: d, log: log, over: make(chan struct{}, 1), reported: make(chan struct{}, 1), classes: map[int32]*class{}, seen: "0",
 		lows: map[int32]int64{}, shunned: map[shunned]time.Time{},
 	}, nil
 }
@@ -319,7 +320,7 @@ func (e *Engine) reply(ctx context.Context, ad *classad.Ad, accepted bool, slotP
 		var is bool
 		if err := again(ctx, func() (err error) { is, err = e.db.accept(ctx, r); return err }); err == nil && !is {
 			e.log(fmt.Sprintf("job %d.%d was accepted and is another's by now", r.job, r.gen))
-			e.told()
+			notify(e.over)
 		}
 		return err
 	}
@@ -398,6 +399,7 @@ func (e *Engine) report(ctx context.Context, ad *classad.Ad, word string) error 
 	if err := again(ctx, func() (err error) { answer, err = e.db.report(ctx, r, word, string(result)); return err }); err != nil {
 		return err
 	}
+	notify(e.reported)
 	if answer == "stale" {
 		// Nobody waits for it: it was heard before, or the run is another's.
 		e.log(fmt.Sprintf("job %d.%d: the report %q changes nothing", r.job, r.gen, word))

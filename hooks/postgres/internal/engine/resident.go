@@ -49,25 +49,37 @@ func (e *Engine) Tick(ctx context.Context) {
 		if err != nil {
 			pause = 5 * time.Second // calls of hooks tell of a database that is away
 		}
+		// What was reported may be due before what was known of.
+		soon := time.NewTimer(min(pause, tickPause))
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(max(pause, 10*time.Millisecond)):
+		case <-soon.C:
 		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.reported:
+		case <-time.After(max(pause-tickPause, 0)):
+		}
+	}
+}
+
+// tickPause is the least time between two ticks that reports bring about.
+const tickPause = time.Second
+
+// notify has who reads a channel of capacity 1 look again.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
 // Listen calls wake when there may be work, until the context ends, and has execd ask whether runs are to go on when one
 // of this host was cancelled.
 func (e *Engine) Listen(ctx context.Context, wake func()) {
-	cancelled := make(chan struct{}, 1)
-	e.told = func() {
-		select {
-		case cancelled <- struct{}{}:
-		default:
-		}
-	}
-	go e.renewing(ctx, cancelled)
+	go e.renewing(ctx)
 	if !e.conf.Listen {
 		<-ctx.Done()
 		return
@@ -88,7 +100,6 @@ func (e *Engine) listen(ctx context.Context, wake, listening func()) error {
 	if err != nil {
 		return err
 	}
-	c.OnNotification = nil
 	conn, err := pgx.ConnectConfig(ctx, c)
 	if err != nil {
 		return err
@@ -100,7 +111,7 @@ func (e *Engine) listen(ctx context.Context, wake, listening func()) error {
 	listening()
 	// What was said while nobody listened is not known.
 	wake()
-	e.told()
+	notify(e.over)
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
@@ -116,18 +127,18 @@ func (e *Engine) heard(n *pgconn.Notification, wake func()) {
 		wake()
 	case "paddock_cancel":
 		if host, _, _ := strings.Cut(n.Payload, "\t"); host == e.conf.Host {
-			e.told()
+			notify(e.over)
 		}
 	}
 }
 
 // renewing has execd ask RENEW_CLAIM at once, which is how it hears that a run is to end.
-func (e *Engine) renewing(ctx context.Context, cancelled <-chan struct{}) {
+func (e *Engine) renewing(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-cancelled:
+		case <-e.over:
 		}
 		run, over := context.WithTimeout(ctx, 30*time.Second)
 		out, err := exec.CommandContext(run, e.conf.Renew[0], e.conf.Renew[1:]...).CombinedOutput()

@@ -12,7 +12,7 @@ import (
 func (s *session) initialize(args []string) error {
 	flags := s.flags("init")
 	printOnly := flags.Bool("n", false, "print the SQL, as a script of psql, and do nothing")
-	if err := parse(flags, args); err != nil {
+	if err := s.parse(flags, args); err != nil {
 		return err
 	}
 	if *printOnly {
@@ -23,7 +23,7 @@ func (s *session) initialize(args []string) error {
 }
 
 func (s *session) migrate(args []string) error {
-	if err := parse(s.flags("migrate"), args); err != nil {
+	if err := s.parse(s.flags("migrate"), args); err != nil {
 		return err
 	}
 	return s.bring("migrate")
@@ -56,7 +56,7 @@ func (s *session) bring(word string) error {
 
 func (s *session) queue(args []string) error {
 	flags := s.flags("queue")
-	if err := parse(flags, args); err != nil {
+	if err := s.parse(flags, args); err != nil {
 		return err
 	}
 	if flags.NArg() == 0 {
@@ -93,7 +93,7 @@ func (s *session) queue(args []string) error {
 func (s *session) prune(args []string) error {
 	flags := s.flags("prune")
 	older := flags.Duration("older", 0, "those that ended longer than `TIME` ago, as 720h; as long as its queue says without it")
-	if err := parse(flags, args); err != nil {
+	if err := s.parse(flags, args); err != nil {
 		return err
 	}
 	db, err := s.db()

@@ -33,9 +33,9 @@ func (s *session) add(args []string) error {
 	attempts := flags.Int("attempts", 0, "`TIMES` that a job may fail; 0: as the queue says")
 	once := flags.Bool("once", false, "do not run a job again that may have begun")
 	owner := flags.String("owner", "", "the `USER` they run as; for administrators")
-	any := flags.String("after-any", "", "not before these jobs are over: `ID,ID`")
+	over := flags.String("after-any", "", "not before these jobs are over: `ID,ID`")
 	ok := flags.String("after-ok", "", "not before these jobs have succeeded: `ID,ID`")
-	if err := parse(flags, args); err != nil {
+	if err := s.parse(flags, args); err != nil {
 		return err
 	}
 	in := s.in
@@ -52,7 +52,7 @@ func (s *session) add(args []string) error {
 		return usagef("add takes one file")
 	}
 	var lists [2][]int64
-	for i, list := range []string{*any, *ok} {
+	for i, list := range []string{*over, *ok} {
 		lists[i] = []int64{}
 		if list != "" {
 			var err error
@@ -213,7 +213,7 @@ func chunks(a *ads, do func(ads []string, last bool) error) error {
 // each calls a function of the database that says for each job what it has done, and prints that.
 func (s *session) each(name string, args []string) error {
 	flags := s.flags(name)
-	if err := parse(flags, args); err != nil {
+	if err := s.parse(flags, args); err != nil {
 		return err
 	}
 	numbers, err := ids(flags.Args())
@@ -253,7 +253,7 @@ func (s *session) alter(args []string) error {
 	after := flags.String("after", "", "not before `TIME`; 0s: at once")
 	attempts := flags.String("attempts", "", "`TIMES` that it may fail")
 	batch := flags.String("batch", "", "the `NAME` of its batch")
-	if err := parse(flags, args); err != nil {
+	if err := s.parse(flags, args); err != nil {
 		return err
 	}
 	numbers, err := ids(flags.Args())
@@ -275,7 +275,7 @@ func (s *session) alter(args []string) error {
 
 func (s *session) retry(args []string) error {
 	flags := s.flags("retry")
-	if err := parse(flags, args); err != nil {
+	if err := s.parse(flags, args); err != nil {
 		return err
 	}
 	numbers, err := ids(flags.Args())
@@ -312,7 +312,7 @@ const patience = 500 * time.Millisecond
 
 func (s *session) wait(args []string) error {
 	flags := s.flags("wait")
-	if err := parse(flags, args); err != nil {
+	if err := s.parse(flags, args); err != nil {
 		return err
 	}
 	numbers, err := ids(flags.Args())

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"strconv"
 	"strings"
 
@@ -123,7 +122,7 @@ func (s *session) main(args []string) error {
 	connection := flags.String("d", os.Getenv("PADDOCK_PG"), "the database, as `CONNECTION` of libpq")
 	version := flags.Bool("version", false, "print the version")
 	flags.Usage = func() { s.usage(flags) }
-	if err := parse(flags, args); err != nil {
+	if err := s.parse(flags, args); err != nil {
 		return err
 	}
 	if *version {
@@ -137,8 +136,7 @@ func (s *session) main(args []string) error {
 		return usageError(err.Error())
 	}
 	if flags.NArg() == 0 {
-		s.usage(flags)
-		return exitError(statusUsage)
+		return usagef("which command? paddock-pg -help lists them")
 	}
 	for _, c := range commands {
 		if c.name == flags.Arg(0) {
@@ -149,38 +147,48 @@ func (s *session) main(args []string) error {
 }
 
 func (s *session) usage(flags *flag.FlagSet) {
-	fmt.Fprint(s.errs, "usage: paddock-pg [-d CONNECTION] COMMAND [options] [arguments]\n"+
+	fmt.Fprint(s.out, "usage: paddock-pg [-d CONNECTION] COMMAND [options] [arguments]\n"+
 		"       paddock-pg [-config FILE] serve | FETCH_WORK | REPLY_FETCH WORD |\n"+
 		"                  RENEW_CLAIM | EVICT_CLAIM | REPORT_WORK WORD\n\n")
 	for _, c := range commands {
-		fmt.Fprintf(s.errs, "  %-9s %s\n", c.name, c.help)
+		fmt.Fprintf(s.out, "  %-9s %s\n", c.name, c.help)
 	}
-	fmt.Fprintln(s.errs)
-	flags.PrintDefaults()
+	fmt.Fprintln(s.out)
+	s.options(flags)
 }
 
 // flags returns the options of a command.
 func (s *session) flags(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.SetOutput(s.errs)
+	flags.SetOutput(io.Discard)
 	flags.Usage = func() {
 		for _, c := range commands {
 			if c.name == name {
-				fmt.Fprintf(s.errs, "usage: %s\n  %s\n", strings.TrimSpace("paddock-pg "+name+" "+c.args), c.help)
+				fmt.Fprintf(s.out, "usage: %s\n  %s\n", strings.TrimSpace("paddock-pg "+name+" "+c.args), c.help)
 			}
 		}
-		flags.PrintDefaults()
+		s.options(flags)
 	}
 	return flags
 }
 
-func parse(flags *flag.FlagSet, args []string) error {
+// options prints the options of a command, and parse reads them. The library prints what is wrong to where it prints help.
+func (s *session) options(flags *flag.FlagSet) {
+	flags.SetOutput(s.out)
+	flags.PrintDefaults()
+	flags.SetOutput(io.Discard)
+}
+
+func (s *session) parse(flags *flag.FlagSet, args []string) error {
+	help := flags.Usage
+	flags.Usage = func() {}
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
+		help()
 		return exitError(0)
 	}
 	if err != nil {
-		return exitError(statusUsage) // the library has said it
+		return usagef("%v", err)
 	}
 	return nil
 }
@@ -224,12 +232,4 @@ func ids(args []string) ([]int64, error) {
 		}
 	}
 	return all, nil
-}
-
-// me is who calls, as the database most likely knows him.
-func me() string {
-	if u, err := user.Current(); err == nil {
-		return u.Username
-	}
-	return ""
 }

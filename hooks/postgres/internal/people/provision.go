@@ -22,7 +22,7 @@ func (s *session) provision(args []string) error {
 	dry := flags.Bool("n", false, "say what would be done, and do nothing")
 	resume := flags.Bool("resume", false, "go on with a pool that was paused after failures")
 	loop := flags.Duration("loop", 0, "do it again each `TIME`, as 30s; once without it")
-	if err := parse(flags, args); err != nil {
+	if err := s.parse(flags, args); err != nil {
 		return err
 	}
 	if flags.NArg() != 1 {

@@ -75,7 +75,7 @@ func (s *session) stat(args []string) error {
 	flags := s.flags("stat")
 	whose := flags.String("u", "", "jobs of a `USER`, '*' of all; all that you may see without it")
 	batch := flags.String("batch", "", "only those of the batch `NAME`")
-	if err := parse(flags, args); err != nil {
+	if err := s.parse(flags, args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
@@ -136,7 +136,7 @@ func (s *session) detail(id int64) error {
 }
 
 func (s *session) hosts(args []string) error {
-	if err := parse(s.flags("hosts"), args); err != nil {
+	if err := s.parse(s.flags("hosts"), args); err != nil {
 		return err
 	}
 	rows, err := s.cells(`select left(name, 30), left(version, 14), case when idle then 'yes' else 'no' end, running::text,
@@ -160,7 +160,7 @@ func (s *session) top(args []string) error {
 	flags := s.flags("top")
 	times := flags.Int("n", 0, "how many `TIMES`; 0: until it is interrupted")
 	seconds := flags.Int("s", 2, "`SECONDS` in between")
-	if err := parse(flags, args); err != nil {
+	if err := s.parse(flags, args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 || *seconds < 1 {
@@ -190,7 +190,7 @@ func (s *session) top(args []string) error {
 
 // doctor says what is wrong.
 func (s *session) doctor(args []string) error {
-	if err := parse(s.flags("doctor"), args); err != nil {
+	if err := s.parse(s.flags("doctor"), args); err != nil {
 		return err
 	}
 	checks := []struct{ what, sql string }{

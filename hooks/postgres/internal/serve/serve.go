@@ -65,9 +65,9 @@ func Run(ctx context.Context, e *engine.Engine, from io.Reader, to io.Writer, ve
 	defer func() {
 		cancel()
 		background.Wait()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		e.Bye(ctx)
+		last, over := context.WithTimeout(context.Background(), time.Second)
+		defer over()
+		e.Bye(last)
 	}()
 	background.Go(func() { e.Tick(ctx) })
 	background.Go(func() { e.Listen(ctx, s.poke) })
