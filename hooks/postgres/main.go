@@ -28,12 +28,15 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	args := os.Args[1:]
-	config := engine.DefaultConfig
+	config := ""
 	if len(args) >= 2 && args[0] == "-config" {
 		config, args = args[1], args[2:]
 	}
 	if name := filepath.Base(os.Args[0]); slices.Contains(hooks, name) {
 		args = append([]string{name}, args...)
+	}
+	if len(args) == 0 && os.Getenv("PADDOCK_HOOK_SERVER") != "" {
+		args = []string{"serve"} // execd gives a hook server no arguments
 	}
 	switch {
 	case len(args) > 0 && args[0] == "serve":

@@ -4,15 +4,21 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// DefaultConfig is where the configuration of a host is.
-const DefaultConfig = "/etc/paddock/postgres.conf"
+// defaultConfig is where the configuration of a host is, and userConfig where it is below the home of a user whose
+// host has none.
+const (
+	defaultConfig = "/etc/paddock/postgres.conf"
+	userConfig    = ".config/paddock/postgres.conf"
+)
 
 // Config is what a host is told of the database. Hooks have an environment of their own, so that it is a file.
 type Config struct {
@@ -55,8 +61,16 @@ var (
 	queueName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 )
 
-// ReadConfig reads a configuration: on each line a name, blanks and a value.
+// ReadConfig reads a configuration: on each line a name, blanks and a value. Without a path it is where such files are.
 func ReadConfig(path string) (*Config, error) {
+	if path == "" {
+		path = defaultConfig
+		if home := os.Getenv("HOME"); home != "" && os.Getuid() != 0 {
+			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+				path = filepath.Join(home, userConfig)
+			}
+		}
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read configuration: %w", err)

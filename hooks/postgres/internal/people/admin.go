@@ -92,7 +92,7 @@ func (s *session) queue(args []string) error {
 
 func (s *session) prune(args []string) error {
 	flags := s.flags("prune")
-	older := flags.Duration("older", 0, "those that ended longer than `TIME` ago, as 720h; as long as its queue says without it")
+	older := flags.Duration("older", 0, "those that ended `TIME` ago, as 720h; else as their queue says")
 	if err := s.parse(flags, args); err != nil {
 		return err
 	}

@@ -339,7 +339,7 @@ func (s *session) wait(args []string) error {
 			}
 			if state == "over" {
 				status = verdict(*outcome, code, signal)
-				fmt.Fprintf(s.out, "job %d: %s\n", id, ending(*outcome, code, signal, reason))
+				fmt.Fprintf(s.out, "job %d: %s\n", id, ending(*outcome, reason))
 				break
 			}
 			select {
@@ -369,16 +369,9 @@ func verdict(outcome string, code, signal *int) int {
 }
 
 // ending says how a job has ended.
-func ending(outcome string, code, signal *int, reason *string) string {
-	text := outcome
-	switch {
-	case signal != nil:
-		text += fmt.Sprintf(", signal %d", *signal)
-	case code != nil:
-		text += fmt.Sprintf(", exit status %d", *code)
+func ending(outcome string, reason *string) string {
+	if reason == nil {
+		return outcome
 	}
-	if reason != nil {
-		text += ": " + *reason
-	}
-	return text
+	return outcome + ": " + plain(*reason)
 }

@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"paddock/classad"
+)
+
+func TestReadConfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "postgres.conf")
+	for text, want := range map[string]string{
+		"connection host=/x dbname=y\n# a comment\n\nqueues a,b\nconnections 3\nlisten off\nhost h\nrenew execd -renew -dev /d\n": "",
+		"":                           "",
+		"colour red":                 ":1: there is no parameter \"colour\"",
+		"connection password = x":    ": the connection has a password",
+		"connection passfile=/x":     "",
+		"\nconnections 0":            ":2: connections \"0\": not a number from 1 to 16",
+		"queues a b/c":               ":1: \"b/c\" is no name of a queue",
+		"host a b":                   ":1: \"a b\" is no name of a host",
+		"listen maybe":               ":1: listen \"maybe\": neither on nor off",
+		"renew":                      ":1: renew needs a command",
+		"connection postgres://u:p@": ": the connection has a password",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := ReadConfig(path)
+		switch {
+		case want == "" && err != nil, want != "" && (err == nil || !strings.HasPrefix(err.Error(), path+want)):
+			t.Errorf("%q: %v; want %q", text, err, want)
+		case strings.HasPrefix(text, "connection host") && (!slices.Equal(c.Queues, []string{"a", "b"}) || c.Listen || c.Host != "h" || len(c.Renew) != 4):
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+func newClass(t *testing.T, owner, ad string) *class {
+	t.Helper()
+	c := &class{id: 1, queue: "default", owner: owner, cpus: 1, memory: 1, disk: 1}
+	c.read(ad)
+	return c
+}
+
+func TestMay(t *testing.T) {
+	ad := "Name = \"slot1@h\"\nState = \"Unclaimed\"\nActivity = \"Idle\"\nCpus = 2\nMemory = 1000\nDisk = 5000\nRack = 3\n"
+	for _, c := range []struct {
+		slot   string
+		change func(*class)
+		job    string
+		want   bool
+	}{
+		{"", nil, "", true},
+		{"", func(c *class) { c.cpus = 3 }, "", false},
+		{"", func(c *class) { c.memory = 1001 }, "", false},
+		{"", func(c *class) { c.disk = 5001 }, "", false},
+		{"", func(c *class) { c.gpus = 1 }, "", false},
+		{"GPUs = 1\n", func(c *class) { c.gpus = 1 }, "", true},
+		{"", func(c *class) { c.seconds = 100 }, "", true},
+		{"TimeToLive = 99\n", func(c *class) { c.seconds = 100 }, "", false},
+		{"", nil, "requirements = TARGET.Rack == 3", true},
+		{"", nil, "requirements = TARGET.Rack == 4", false},
+		{"", nil, "requirements = Nothing", false},
+		{"", nil, "rack = 3\nrequirements = MY.rack == TARGET.Rack", true},
+		{"Start = TARGET.Owner == \"ann\"\n", nil, "", true},
+		{"Start = TARGET.Owner == \"bob\"\n", nil, "", false},
+		{"Start = TARGET.Unknown == 1\n", nil, "", true},
+		{"", nil, "requirements = ", true}, // it is taken, to be held
+	} {
+		slotAd, _ := classad.ParseOldLenient(ad + c.slot)
+		k := newClass(t, "ann", c.job)
+		if c.change != nil {
+			c.change(k)
+		}
+		if got := readSlot(slotAd).may(k, time.Now()); got != c.want {
+			t.Errorf("slot with %q, job with %q, class %+v: %v", c.slot, c.job, k, got)
+		}
+	}
+}
+
+// TestCompose has whatever an ad says of owner, identity and requests not count.
+func TestCompose(t *testing.T) {
+	e, err := New(&Config{Connections: 1}, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	e.classes[1] = newClass(t, "ann", "requestcpus = 1")
+	text, err := e.compose(&work{job: 5, gen: 6, class: 1, owner: "ann", term: 300, ad: "Cmd = \"/bin/true\"\nOwner = \"root\"\nOWNER = \"root\"\n" +
+		"GlobalJobId = \"1.1@00000000\"\nJobLeaseDuration = 9\nRequestCpus = 64\nrequestmemory = 0\n"}, "0123abcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ad, err := classad.ParseOld(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := &classad.Env{My: ad}
+	for name, want := range map[string]string{
+		"Owner": `"ann"`, "GlobalJobId": `"5.6@0123abcd"`, "JobLeaseDuration": "300", "RequestCpus": "1", "RequestMemory": "1", "RequestDisk": "1",
+	} {
+		if got := env.Attr(name).String(); got != want {
+			t.Errorf("%s is %s; want %s", name, got, want)
+		}
+	}
+	e.installation = "0123abcd"
+	if r, err := e.runOf(t.Context(), ad); err != nil || r != (run{5, 6}) {
+		t.Errorf("%v, %v", r, err)
+	}
+	e.installation = "ffffffff"
+	if r, err := e.runOf(t.Context(), ad); err == nil {
+		t.Errorf("a run of another database is %v", r)
+	}
+	if _, err := e.compose(&work{ad: "Cmd = \""}, ""); err == nil {
+		t.Error("half an ad was handed out")
+	}
+}
+
+func TestResults(t *testing.T) {
+	ad, _ := classad.ParseOldLenient("ExitCode = 3\nExitReason = \"" + strings.Repeat("ä", 5000) + "\"\nEnvironment = \"secret\"\nRemoteUserCpu = 1.5\nExitBySignal = false\nJobDuration = 1 + 1\n")
+	got := results(ad)
+	if got["ExitCode"] != int64(3) || got["RemoteUserCpu"] != 1.5 || got["ExitBySignal"] != false || len(got) != 4 || len(got["ExitReason"].(string)) > maxText+1 {
+		t.Errorf("%v", got)
+	}
+}
