@@ -24,8 +24,8 @@ func TestManual(t *testing.T) {
 	for _, block := range strings.Split(string(page), "\n.Bd -literal")[1:] {
 		_, block, _ = strings.Cut(block, "\n")
 		block, _, _ = strings.Cut(block, ".Ed\n")
-		if !strings.HasPrefix(block, "$ ") {
-			continue // no session
+		if !strings.HasPrefix(block, "$ ") || strings.HasPrefix(block, "$ qsub") {
+			continue // no part of the session
 		}
 		for line := range strings.Lines(strings.ReplaceAll(block, `\e`, `\`)) {
 			typed, ok := strings.CutPrefix(line, "$ ")

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -72,6 +73,26 @@ func TestRun(t *testing.T) {
 	outcome(id, "ok 0")
 	if got := value(t, super, "select evictions || ' ' || attempts from paddock.done where id = $1", id); got != "1 0" {
 		t.Errorf("evictions, failures: %s", got)
+	}
+
+	// What qsub would submit is added with its script, a job for each task.
+	out := filepath.Join(h.base, "out")
+	h.write(t, "job.sh", "#!/bin/sh\n#$ -t 1-3\necho \"task $SGE_TASK_ID of $1\"\n")
+	qsub := exec.Command(filepath.Join(bin, "qsub"), "-ad", "-o", out+".$TASK_ID", "-j", "y", "-l", "h_rt=600", h.base+"/job.sh", "ann")
+	qsub.Env = append(os.Environ(), "PADDOCK_DIR="+h.o.Dir)
+	ads, err := qsub.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, ads)
+	}
+	for i, id := range d.add("ann", string(ads)) {
+		outcome(id, "ok 0")
+		want := fmt.Sprintf("task %d of ann\n", i+1)
+		if text, err := os.ReadFile(fmt.Sprintf("%s.%d", out, i+1)); err != nil || string(text) != want {
+			t.Errorf("it wrote %q, %v; want %q", text, err, want)
+		}
+	}
+	if got := value(t, super, "select string_agg(distinct seconds::text, ' ') from paddock.class where ad like '%h_rt%'"); got != "600" {
+		t.Errorf("the class has a run time of %q s", got)
 	}
 
 	// An ad that execd cannot read is held, and nothing comes after it is held up.
