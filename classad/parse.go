@@ -34,9 +34,43 @@ func Parse(text string) (Expr, error) { return parseExpr(text, false) }
 // ParseOld: in strings a backslash is one unless a quote follows.
 func ParseOldExpr(text string) (Expr, error) { return parseExpr(text, true) }
 
-// ParseOldString reads a string of old syntax of any length: in quotes or, as OldString
+// CutOldString takes the attribute of a name out of the text of an ad in old syntax, whose
+// value is a string of any length, as a script's, that the ad could not be parsed with. rest has an
+// empty line in its place. line is where it was, and 0 if there was none. A name counts in any
+// case, and the last of several.
+func CutOldString(text, name string) (rest, value string, line int, err error) {
+	var b strings.Builder
+	number := 0
+	for one := range strings.Lines(text) {
+		number++
+		expression, is := cutName(one, name)
+		if !is {
+			b.WriteString(one)
+			continue
+		}
+		b.WriteByte('\n')
+		line = number
+		var ok bool
+		if value, ok = parseOldString(expression); !ok {
+			return "", "", 0, fmt.Errorf("line %d: %s is neither a string nor eval of one", line, name)
+		}
+	}
+	return b.String(), value, line, nil
+}
+
+// cutName returns the expression of a line of old syntax, if that is about an attribute.
+func cutName(line, name string) (expression string, is bool) {
+	line = strings.Trim(line, " \t\r\n")
+	if len(line) < len(name) || !equalFold(line[:len(name)], name) {
+		return "", false
+	}
+	expression, is = strings.CutPrefix(strings.TrimLeft(line[len(name):], " \t"), "=")
+	return expression, is && !strings.HasPrefix(expression, "=")
+}
+
+// parseOldString reads a string of old syntax of any length: in quotes or, as OldString
 // writes one with line breaks, as eval("\"...\""). ok is false for any other expression.
-func ParseOldString(text string) (s string, ok bool) {
+func parseOldString(text string) (s string, ok bool) {
 	var kinds []tokenKind
 	scan := func(l lexer) {
 		kinds = kinds[:0]

@@ -1,10 +1,8 @@
 package ad
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 
 	"paddock/classad"
 	"paddock/execd/api"
@@ -17,38 +15,18 @@ const attrScript = "Script"
 // may be larger than an ad. rest has an empty line in its place. A nil script: there is
 // none.
 func CutScript(text []byte) (rest string, script []byte, err error) {
-	var b strings.Builder
-	number := 0
-	for line := range bytes.Lines(text) {
-		number++
-		expression, is := cutName(line, attrScript)
-		if !is {
-			b.Write(line)
-			continue
-		}
-		b.WriteByte('\n')
-		s, ok := classad.ParseOldString(string(expression))
-		switch {
-		case !ok:
-			return "", nil, fmt.Errorf("line %d: %s is neither a string nor eval of one", number, attrScript)
-		case s == "":
-			return "", nil, fmt.Errorf("line %d: %s is empty", number, attrScript)
-		case len(s) > api.MaxScript:
-			return "", nil, fmt.Errorf("line %d: %s has %d bytes, at most %d are possible", number, attrScript, len(s), api.MaxScript)
-		}
-		script = []byte(s)
+	rest, s, line, err := classad.CutOldString(string(text), attrScript)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case line == 0:
+		return rest, nil, nil
+	case s == "":
+		return "", nil, fmt.Errorf("line %d: %s is empty", line, attrScript)
+	case len(s) > api.MaxScript:
+		return "", nil, fmt.Errorf("line %d: %s has %d bytes, at most %d are possible", line, attrScript, len(s), api.MaxScript)
 	}
-	return b.String(), script, nil
-}
-
-// cutName returns the expression of a line of old syntax, if that is about an attribute.
-func cutName(line []byte, name string) (expression []byte, is bool) {
-	line = bytes.Trim(line, " \t\r\n")
-	if len(line) < len(name) || !strings.EqualFold(string(line[:len(name)]), name) {
-		return nil, false
-	}
-	expression, is = bytes.CutPrefix(bytes.TrimLeft(line[len(name):], " \t"), []byte("="))
-	return expression, is && !bytes.HasPrefix(expression, []byte("="))
+	return rest, []byte(s), nil
 }
 
 // script reads by what the work is run, and makes the request one of a script, as if that had been submitted.

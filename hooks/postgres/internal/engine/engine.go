@@ -289,7 +289,11 @@ func (e *Engine) unmark() bool {
 // compose returns the ad that execd gets. Owner, identity and requests are what the database has recorded,
 // whatever the ad says.
 func (e *Engine) compose(w *work, installation string) ([]byte, error) {
-	ad, err := classad.ParseOld(w.ad)
+	rest, script, scripted, err := classad.CutOldString(w.ad, "Script")
+	if err != nil {
+		return nil, fmt.Errorf("its ad cannot be read: %w", err)
+	}
+	ad, err := classad.ParseOld(rest)
 	if err != nil {
 		return nil, fmt.Errorf("its ad cannot be read: %w", err)
 	}
@@ -308,7 +312,11 @@ func (e *Engine) compose(w *work, installation string) ([]byte, error) {
 			set = append(set, classad.Attr{Name: name, Expr: expr})
 		}
 	}
-	return []byte(ad.With(set...).OldString()), nil
+	text := ad.With(set...).OldString()
+	if scripted > 0 {
+		text += "Script = " + classad.String(script).Expr().OldString() + "\n"
+	}
+	return []byte(text), nil
 }
 
 func (e *Engine) reply(ctx context.Context, ad *classad.Ad, accepted bool, slotPart []byte) error {

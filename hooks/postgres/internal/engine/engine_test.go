@@ -107,6 +107,12 @@ func TestCompose(t *testing.T) {
 			t.Errorf("%s is %s; want %s", name, got, want)
 		}
 	}
+	script := strings.Repeat("echo \"a\\\"\n", 100_000)
+	text, err = e.compose(&work{class: 1, owner: "ann", ad: "SCRIPT = " + classad.String(script).Expr().OldString() + "\nName = \"x\"\n"}, "0123abcd")
+	rest, got, line, cut := classad.CutOldString(string(text), "Script")
+	if err != nil || cut != nil || line == 0 || got != script || !strings.Contains(rest, "Name = \"x\"") {
+		t.Errorf("an ad with a script is %.200q: %v, %v", text, err, cut)
+	}
 	e.installation = "0123abcd"
 	if r, err := e.runOf(t.Context(), ad); err != nil || r != (run{5, 6}) {
 		t.Errorf("%v, %v", r, err)

@@ -173,7 +173,11 @@ func (a *ads) next() (string, error) {
 		return "", io.EOF
 	}
 	a.count++
-	if _, err := classad.ParseOld(b.String()); err != nil {
+	rest, _, _, err := classad.CutOldString(b.String(), "Script")
+	if err == nil {
+		_, err = classad.ParseOld(rest)
+	}
+	if err != nil {
 		if syntax, ok := errors.AsType[*classad.SyntaxError](err); ok {
 			return "", fmt.Errorf("line %d: %s", first+syntax.Line-1, syntax.Msg)
 		}
