@@ -41,7 +41,7 @@ var names = map[slot.Expression]string{slot.Start: "Start", slot.Rank: "Rank", s
 func (a *slotAds) of(in *claim.Info) *classad.Ad {
 	config := a.d.config.Current()
 	host := a.d.gauge.Last()
-	memory := host.Memory >> 20
+	memory, detected := a.memory(config), host.Memory>>20
 	slots := max(in.Slots, config.Slots(), 1)
 	room := a.disk()
 	of := room.of(slots, 1)
@@ -49,7 +49,7 @@ func (a *slotAds) of(in *claim.Info) *classad.Ad {
 		ID: in.Slot.Number, Dynamic: in.Slot.Dynamic, Host: a.d.host, Domain: a.d.domain(), Queue: in.Queue, Address: a.address, Platform: a.platform, Version: a.d.opts.Version,
 		Started: a.d.began, Now: in.Now, State: slot.Claimed.String(), Activity: slot.Idle.String(),
 		Cpus: 1, TotalSlotCpus: 1, TotalCpus: runtime.NumCPU(), DetectedCpus: runtime.NumCPU(),
-		Memory: memory / int64(slots), TotalSlotMemory: memory / int64(slots), TotalMemory: memory, DetectedMemory: memory,
+		Memory: memory / int64(slots), TotalSlotMemory: memory / int64(slots), TotalMemory: memory, DetectedMemory: detected,
 		Disk: room.left(of, in.Leaving), TotalSlotDisk: of, TotalDisk: room.free + room.leaving,
 		TotalSlots: slots, RetirementTimeRemaining: -1, Methods: a.d.sandboxes.Methods(),
 		Load: ad.SlotLoad{
@@ -195,9 +195,17 @@ func cut(info *ad.SlotInfo, in *claim.Info, room disk) {
 // share returns the resources of so many slots of a queue together.
 func (a *slotAds) share(queue string, slots int) slot.Resources {
 	config := a.d.config.Current()
-	host := a.d.gauge.Last()
 	n, all := int64(slots), int64(max(config.Slots(), slots, 1))
-	return slot.Resources{Cpus: n, Memory: host.Memory >> 20 / all * n, Disk: a.disk().of(int(all), n), GPUs: gpus(config, queue)}
+	return slot.Resources{Cpus: n, Memory: a.memory(config) / all * n, Disk: a.disk().of(int(all), n), GPUs: gpus(config, queue)}
+}
+
+// memory returns how many MiB all slots have together.
+func (a *slotAds) memory(c *conf.Config) int64 {
+	memory := a.d.gauge.Last().Memory >> 20
+	if most := int64(c.Knobs.Int("MEMORY", 0)); most > 0 {
+		return min(memory, most)
+	}
+	return memory
 }
 
 // gpus returns how many GPUs a queue has, where the site counts them as a resource:

@@ -104,6 +104,7 @@ var known = []Known{
 	{Name: "TLS_CERT_FILE", Kind: Path, Meaning: "the certificate of this host, if a site's own CA has made it"},
 	{Name: "TLS_KEY_FILE", Kind: Path, Meaning: "its key"},
 	{Name: "TLS_CA_FILE", Kind: Path, Meaning: "the certificates of that CA"},
+	{Name: "MEMORY", Kind: Number, Least: 1, Meaning: "how many MiB the slots of the host have together, if it has more"},
 	{Name: "PARTITIONABLE_QUEUES", Kind: List, Meaning: "queues whose slots are one, of which each job has as much as it requests; *: all"},
 	{Name: "MODIFY_REQUEST_EXPR_REQUESTCPUS", Kind: Expression, Wants: Amount, Else: "no request is met", Default: "quantize(RequestCpus, {1})", Meaning: "how many slots of such a queue a request is worth"},
 	{Name: "MODIFY_REQUEST_EXPR_REQUESTMEMORY", Kind: Expression, Wants: Amount, Else: "no request is met", Default: "quantize(RequestMemory, {128})", Meaning: "how many MiB"},
@@ -213,8 +214,8 @@ func bare(name string) string {
 // with what to use instead.
 var elsewhere = map[string]string{
 	"LOCAL_CONFIG_FILE": "include the file instead",
-	"NUM_CPUS":          "slots of queues say how many jobs run", "MEMORY": "complex_values of the host say what there is",
-	"START_BACKFILL": "there are no backfill jobs", "EVICT_BACKFILL": "there are no backfill jobs", "ENABLE_BACKFILL": "there are no backfill jobs",
+	"NUM_CPUS":          "slots of queues say how many jobs run",
+	"START_BACKFILL":    "there are no backfill jobs", "EVICT_BACKFILL": "there are no backfill jobs", "ENABLE_BACKFILL": "there are no backfill jobs",
 	"RUNBENCHMARKS":                 "no benchmarks are run",
 	"STARTER_HOOK_JOB_EXIT_TIMEOUT": "KEYWORD_HOOK_JOB_EXIT_TIMEOUT is",
 	"USER_JOB_WRAPPER":              "starter_method of queues is for that", "ALLOW_DAEMON": "the file peers says which hosts may connect",

@@ -1,0 +1,88 @@
+package pilot
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"paddock/classad"
+	"paddock/execd/api"
+)
+
+// minTime is how much time has to be left for work that does not say how much it needs, in
+// seconds.
+const minTime = 600
+
+// vacateTime is what a job has to end when the pilot leaves, in seconds. Batch systems leave
+// it 30 of them, and less than that for all.
+const vacateTime = 10
+
+// Dir returns the directory of a pilot, on the disk of its host.
+func Dir(tmp string, a *Allocation) string {
+	name := a.Job
+	if name == "" {
+		name = fmt.Sprint(os.Getpid())
+	}
+	return filepath.Join(tmp, "paddock."+filepath.Base(name))
+}
+
+// Configure writes the configuration of the execd in a directory: that in from, with one
+// queue whose slot is the allocation. An allocation that is used until a time, zero for ever,
+// takes no work that does not fit before.
+func Configure(places *api.Places, from string, a *Allocation, until time.Time) error {
+	if err := places.Prepare(false); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(places.Config); err != nil {
+		return fmt.Errorf("cannot replace configuration: %w", err)
+	}
+	if err := os.CopyFS(places.Config, os.DirFS(from)); err != nil {
+		return fmt.Errorf("cannot copy configuration %s: %w", from, err)
+	}
+	hooks := filepath.Join(from, "hooks.conf")
+	if _, err := os.Stat(hooks); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s does not exist: it says where the pilot gets its work from, see pilot(7)", hooks)
+		}
+		return err
+	}
+	queues := filepath.Join(places.Config, "queues")
+	if err := os.RemoveAll(queues); err != nil {
+		return fmt.Errorf("cannot replace queues: %w", err)
+	}
+	if err := os.Mkdir(queues, 0o755); err != nil {
+		return fmt.Errorf("cannot make configuration: %w", err)
+	}
+	for name, text := range map[string]string{
+		filepath.Join(queues, "pilot.q"):           fmt.Sprintf("qname pilot.q\nslots %d\n", a.Cores),
+		filepath.Join(places.Config, "hooks.conf"): "include : " + hooks + "\n" + knobs(a, until),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			return fmt.Errorf("cannot write configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// knobs returns those of a pilot, behind those of the site.
+func knobs(a *Allocation, until time.Time) string {
+	text := fmt.Sprintf(`PARTITIONABLE_QUEUES = *
+MEMORY = %d
+MachineMaxVacateTime = %d
+PilotScheduler = %s
+PilotJobId = %s
+STARTD_ATTRS = $(STARTD_ATTRS) PilotScheduler PilotJobId
+`, max(a.Memory>>20, 1), vacateTime, classad.String(a.Scheduler).Expr().OldString(), classad.String(a.Job).Expr().OldString())
+	if until.IsZero() {
+		return text
+	}
+	// The slot asks for work as long as any could fit.
+	return text + fmt.Sprintf(`DaemonStopTime = %d
+TimeToLive = DaemonStopTime - time()
+STARTD_ATTRS = $(STARTD_ATTRS) DaemonStopTime TimeToLive
+START = ($(START:true)) && (TARGET.RequestCpus is undefined || (TARGET.RequestSeconds ?: TARGET.Requesth_rt ?: %d) <= MY.TimeToLive)
+`, until.Unix(), minTime)
+}

@@ -1,0 +1,204 @@
+package pilot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"paddock/execd/api"
+	"paddock/execd/api/accounting"
+)
+
+// fake is an execd. What runs ends after a time when it is asked to, or not before it is killed.
+type fake struct {
+	mu      sync.Mutex
+	running int
+	deaf    bool
+	takes   time.Duration // until what runs ends when it is asked to; 0: it is killed
+	speeds  []string
+	drained time.Time
+	ended   []accounting.Record
+	changed chan struct{} // closed when slots have changed
+	version int
+}
+
+func (f *fake) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+	f.version++
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *fake) look() (running, version int, changed chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running, f.version, f.changed
+}
+
+func (f *fake) call(ctx context.Context, verb string, request, reply any) error {
+	running, version, changed := f.look()
+	switch q := request.(type) {
+	case api.SlotsRequest:
+		if q.Since == fmt.Sprint(version) {
+			select {
+			case <-changed:
+			case <-time.After(time.Minute):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			running, version, _ = f.look()
+		}
+		r := reply.(*api.SlotsReply)
+		r.Version = fmt.Sprint(version)
+		r.Slots = make([]api.SlotStatus, 1+running)
+		for i := range running {
+			r.Slots[1+i].Job = "1.1"
+		}
+		if q.Ads && f.deaf {
+			r.Slots[0].Ad = "A = 1\nFetchHookState = \"Failing\"\n"
+		}
+	case api.DrainRequest:
+		for q.Wait && running > 0 {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			running, _, changed = f.look()
+		}
+		if q.On {
+			f.mu.Lock()
+			if f.drained.IsZero() {
+				f.drained = time.Now()
+			}
+			f.speeds = append(f.speeds, q.Speed)
+			f.mu.Unlock()
+		}
+		end := func() { f.set(func() { f.running = 0 }) }
+		if q.Speed == "fast" {
+			time.AfterFunc(time.Millisecond, end)
+		} else if q.Speed == "quick" && f.takes > 0 {
+			time.AfterFunc(f.takes, end)
+		}
+		reply.(*api.DrainReply).Running = running
+	case api.FetchRequest:
+	default:
+		return fmt.Errorf("unexpected %s", verb)
+	}
+	return nil
+}
+
+// TestLife plays the lives that pilots have.
+func TestLife(t *testing.T) {
+	const hour = time.Hour
+	failed := func(n int, took int64) (list []accounting.Record) {
+		for range n {
+			list = append(list, accounting.Record{Failed: 21, StartTime: 100, EndTime: 100 + took})
+		}
+		return list
+	}
+	for name, tt := range map[string]struct {
+		takes   time.Duration
+		deaf    bool
+		play    func(f *fake, signals chan<- os.Signal)
+		until   time.Duration
+		drained time.Duration
+		over    time.Duration
+		speeds  string
+		status  int
+		log     string
+	}{
+		"nothing comes": {drained: 5 * time.Minute, over: 5 * time.Minute, speeds: ",quick", log: "nothing has run for 5m0s"},
+		"idle after work": {
+			play: func(f *fake, _ chan<- os.Signal) {
+				f.set(func() { f.running = 2 })
+				time.Sleep(hour)
+				f.set(func() { f.running = 0 })
+			},
+			drained: hour + 5*time.Minute, over: hour + 5*time.Minute, speeds: ",quick",
+		},
+		"the time is over": {
+			takes: 3 * time.Second, until: hour, play: func(f *fake, _ chan<- os.Signal) { f.set(func() { f.running = 1 }) },
+			drained: hour, over: hour + 3*time.Second, speeds: ",quick", log: "the time is over",
+		},
+		"TERM, and jobs that end": {
+			takes: 9 * time.Second, play: func(f *fake, signals chan<- os.Signal) {
+				f.set(func() { f.running = 4 })
+				time.Sleep(time.Minute)
+				signals <- syscall.SIGTERM
+			},
+			drained: time.Minute, over: time.Minute + 9*time.Second, speeds: ",quick", log: "signal TERMINATED",
+		},
+		"TERM, and jobs that do not": {
+			play: func(f *fake, signals chan<- os.Signal) {
+				f.set(func() { f.running = 4 })
+				time.Sleep(time.Minute)
+				signals <- syscall.SIGTERM
+			},
+			drained: time.Minute, over: time.Minute + killAfter + time.Millisecond, speeds: ",quick,fast",
+		},
+		"USR1 while a job runs": {
+			play: func(f *fake, signals chan<- os.Signal) {
+				f.set(func() { f.running = 1 })
+				time.Sleep(time.Minute)
+				signals <- syscall.SIGUSR1
+				time.Sleep(hour)
+				f.set(func() { f.running = 0 })
+			},
+			drained: time.Minute, over: time.Minute + hour, speeds: ",quick", log: "signal USR1",
+		},
+		"a black hole": {
+			play: func(f *fake, _ chan<- os.Signal) {
+				f.set(func() { f.running, f.ended = 1, slices.Concat(failed(4, 1), failed(1, 11), failed(4, 1)) })
+				time.Sleep(time.Minute)
+				f.set(func() { f.running, f.ended = 0, failed(1, 0) })
+			},
+			drained: time.Minute, over: time.Minute, speeds: ",quick", status: ExitBlackHole, log: "5 units in a row have failed",
+		},
+		"nobody answers": {deaf: true, drained: 80 * time.Second, over: 80 * time.Second, speeds: ",quick", status: ExitUnreachable, log: "nobody can be asked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{changed: make(chan struct{}), version: 1, takes: tt.takes, deaf: tt.deaf}
+				began, signals := time.Now(), make(chan os.Signal, 1)
+				var log strings.Builder
+				l := &Life{
+					Call: f.call, Idle: 5 * time.Minute, Signals: signals, Told: func(context.Context) {},
+					Log: func(text string) { fmt.Fprintln(&log, text) },
+					Ended: func() []accounting.Record {
+						f.mu.Lock()
+						defer f.mu.Unlock()
+						list := f.ended
+						f.ended = nil
+						return list
+					},
+				}
+				if tt.until > 0 {
+					l.Until = began.Add(tt.until)
+				}
+				if tt.play != nil {
+					go tt.play(f, signals)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				status := l.Run(ctx)
+				took := time.Since(began)
+				stop()
+				if drained, speeds := f.drained.Sub(began), strings.Join(f.speeds, ","); status != tt.status || drained != tt.drained || took != tt.over || speeds != tt.speeds {
+					t.Errorf("status %d, drained after %v by %q, over after %v; want %d, %v, %q, %v\n%s", status, drained, speeds, took, tt.status, tt.drained, tt.speeds, tt.over, log.String())
+				}
+				if !strings.Contains(log.String(), tt.log) {
+					t.Errorf("the log has\n%s\nwithout %q", log.String(), tt.log)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/api"
+	"paddock/execd/internal/daemon"
+	"paddock/execd/internal/pilot"
+	"paddock/spool"
+)
+
+// pilotFlags are those of -pilot.
+var pilotFlags = []string{"idle", "grace", "end", "config"}
+
+// runPilot runs execd as a job of a batch system.
+func runPilot(c *cli.Context, o daemon.Options) error {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	idle, grace := c.Duration("idle"), c.Duration("grace")
+	if c.IsSet("dev") || c.IsSet("root") || idle <= 0 || grace < 0 {
+		return cli.Exit("execd: -pilot has its own directory, -idle is a time, and -grace is none below 0", exitUsage)
+	}
+	var end time.Time
+	if text := c.String("end"); text != "" {
+		var err error
+		if end, err = time.Parse(time.RFC3339, text); err != nil {
+			return cli.Exit(fmt.Sprintf("execd: -end %q is no time such as 2027-01-31T18:00:00+01:00", text), exitUsage)
+		}
+	}
+	from, err := filepath.Abs(cmp.Or(c.String("config"), filepath.Join(api.UserPlaces().Config, "pilot")))
+	if err != nil {
+		return fmt.Errorf("cannot find configuration: %w", err)
+	}
+	host, err := thisHost()
+	if err != nil {
+		return err
+	}
+	a, warnings := pilot.Find(host, end)
+	var until time.Time
+	if !a.End.IsZero() {
+		if until = a.End.Add(-grace); time.Until(until) <= 0 {
+			return &daemon.UsageError{Err: fmt.Errorf("the allocation ends at %s, and -grace %v leaves no time before", a.End.Format(time.RFC3339), grace)}
+		}
+	}
+	o.Places, o.RootMode = api.DevPlaces(pilot.Dir(os.TempDir(), &a)), false
+	if err := pilot.Configure(&o.Places, from, &a, until); err != nil {
+		return &daemon.UsageError{Err: err}
+	}
+	say := func(text string) { fmt.Fprintln(os.Stderr, "execd: pilot: "+text) }
+	for _, w := range warnings {
+		say("warning: " + w)
+	}
+	usable := "for ever"
+	if !until.IsZero() {
+		usable = fmt.Sprintf("until %s, %v of %v", until.Format(time.RFC3339), time.Until(until).Round(time.Second), time.Until(a.End).Round(time.Second))
+	}
+	say(fmt.Sprintf("scheduler=%s job=%s cores=%d memory=%dM directory=%s: takes work %s", a.Scheduler, a.Job, a.Cores, a.Memory>>20, o.Places.State, usable))
+
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	dirs := []string{filepath.Join(o.Places.Spool, spool.DirReports), filepath.Join(o.Places.Spool, spool.DirEvictions)}
+	life := &pilot.Life{
+		Call: api.NewClient(o.Places.Socket).Call, Ended: pilot.Ended(o.Places.Accounting), Told: pilot.Told(dirs...),
+		Until: until, Idle: idle, Signals: signals, Log: say,
+	}
+	status := make(chan int, 1)
+	go func() {
+		status <- life.Run(ctx)
+		stop()
+	}()
+	if err := daemon.Run(ctx, o); err != nil {
+		return err
+	}
+	stop()
+	code := <-status
+	if n := pilot.Untold(dirs...); n > 0 {
+		say(fmt.Sprintf("%d ends were not told: they stay in %s", n, o.Places.Spool))
+	} else if err := os.RemoveAll(o.Places.State); err != nil {
+		say(err.Error())
+	}
+	say(fmt.Sprintf("ends: status=%d", code))
+	if code != 0 {
+		return cli.Exit("", code)
+	}
+	return nil
+}
+
+// thisHost is what is known of this process and its host.
+func thisHost() (*pilot.Host, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return nil, fmt.Errorf("cannot get the memory of the host: %w", err)
+	}
+	var cores unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &cores); err != nil {
+		return nil, fmt.Errorf("cannot get the processors: %w", err)
+	}
+	return &pilot.Host{
+		Env: os.Getenv, Read: os.ReadFile, Ask: ask,
+		Mtime: func(path string) (time.Time, error) {
+			info, err := os.Stat(path)
+			if err != nil {
+				return time.Time{}, err
+			}
+			return info.ModTime(), nil
+		},
+		Cores: max(cores.Count(), 1), Memory: int64(info.Totalram) * int64(info.Unit), //nolint:gosec // no host has that much
+	}, nil
+}
+
+// ask calls a program of a batch system.
+func ask(name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), statusPatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		if said, _, _ := strings.Cut(strings.TrimSpace(errs.String()), "\n"); said != "" {
+			err = errors.New(said)
+		}
+		return "", fmt.Errorf("cannot call %s: %w", name, err)
+	}
+	return string(out), nil
+}
