@@ -72,6 +72,7 @@ func TestDaemons(t *testing.T) {
 		{"SameJob", testSameJob},
 		{"SpoolFiles", testSpoolFiles},
 		{"XML", testXML},
+		{"Pilot", testPilot},
 		// Its execd learns late that its own shepherd is to be used again.
 		{"UnderGridEngine", testUnderGridEngine},
 		{"ForeignShepherd", testForeignShepherd},

@@ -235,11 +235,11 @@ func (a *Allocation) groups(h *Host) {
 		return
 	}
 	number := func(name string) int64 {
-		text, err := h.Read(name)
+		limit, err := h.Read(name)
 		if err != nil {
 			return 0
 		}
-		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		n, err := strconv.ParseInt(strings.TrimSpace(string(limit)), 10, 64)
 		if err != nil {
 			return 0 // max
 		}

@@ -21,7 +21,7 @@ func host(env, files map[string]string, said string) *Host {
 			return []byte(text), nil
 		},
 		Mtime: func(string) (time.Time, error) { return time.Unix(1000, 0), nil },
-		Ask: func(name string, args ...string) (string, error) {
+		Ask: func(name string, _ ...string) (string, error) {
 			if said == "" || name != "squeue" && name != "qstat" {
 				return "", fs.ErrNotExist
 			}

@@ -10,6 +10,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/api"
+	"paddock/spool/atomicfile"
 )
 
 // minTime is how much time has to be left for work that does not say how much it needs, in
@@ -60,7 +61,7 @@ func Configure(places *api.Places, from string, a *Allocation, until time.Time) 
 		filepath.Join(queues, "pilot.q"):           fmt.Sprintf("qname pilot.q\nslots %d\n", a.Cores),
 		filepath.Join(places.Config, "hooks.conf"): "include : " + hooks + "\n" + knobs(a, until),
 	} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		if err := atomicfile.Write(name, []byte(text), 0o600); err != nil {
 			return fmt.Errorf("cannot write configuration: %w", err)
 		}
 	}

@@ -52,7 +52,8 @@ func Told(dirs ...string) func(context.Context) {
 		for Untold(dirs...) > 0 {
 			select {
 			case <-w.Events:
-			case <-w.Errors:
+			case err := <-w.Errors: // then it is looked at once more
+				_ = err
 			case <-ctx.Done():
 				return
 			}

@@ -112,7 +112,7 @@ func (l *Life) Run(ctx context.Context) int {
 			return l.leave(ctx, gone, status)
 		case s := <-l.Signals:
 			retire("signal " + signalName(s))
-			if s == syscall.SIGTERM || s == syscall.SIGINT {
+			if s != syscall.SIGUSR1 { // USR2 is how Grid Engine tells that it is about to kill
 				return l.leave(ctx, gone, status)
 			}
 		}

@@ -146,6 +146,14 @@ func TestLife(t *testing.T) {
 			},
 			drained: time.Minute, over: time.Minute + killAfter + time.Millisecond, speeds: ",quick,fast",
 		},
+		"USR2, before Grid Engine kills": {
+			takes: time.Second, play: func(f *fake, signals chan<- os.Signal) {
+				f.set(func() { f.running = 1 })
+				time.Sleep(time.Minute)
+				signals <- syscall.SIGUSR2
+			},
+			drained: time.Minute, over: time.Minute + time.Second, speeds: ",quick", log: "signal USR2",
+		},
 		"USR1 while a job runs": {
 			play: func(f *fake, signals chan<- os.Signal) {
 				f.set(func() { f.running = 1 })
