@@ -58,6 +58,7 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 		}
 	}
 	o.Places, o.RootMode = api.DevPlaces(pilot.Dir(os.TempDir(), &a)), false
+	o.HookVariables = pilot.Variables(&o.Places, &a, until)
 	if err := pilot.Configure(&o.Places, from, &a, until); err != nil {
 		return &daemon.UsageError{Err: err}
 	}

@@ -71,6 +71,8 @@ type Options struct {
 	Foreground bool
 	// Shepherd is the path of the shepherd; empty: as it is installed or built.
 	Shepherd string
+	// HookVariables are further ones in the environment of hooks of execd's own.
+	HookVariables []string
 }
 
 // A UsageError is a mistake of the administrator: execd exits with 78.
@@ -420,7 +422,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.stages.Journal = logs
 	d.store.OnNotice(logs.Notice)
 	d.calls = &hook.Runner{
-		Starter: d.launch.AsUser, Privileged: o.RootMode, Users: d.users, Host: host, Spool: root.Path(), Log: log,
+		Starter: d.launch.AsUser, Privileged: o.RootMode, Users: d.users, Host: host, Variables: o.HookVariables, Spool: root.Path(), Log: log,
 	}
 	d.calls.Serve(d.hooks.Load())
 	d.stages.Hooks, d.stages.HookTable = d.calls, d.hooks.Load

@@ -23,8 +23,9 @@ type Runner struct {
 	Starter    *asuser.Starter
 	Privileged bool // root mode: hooks run as Account or as users of jobs, and never as root
 	Users      asuser.Users
-	Account    string // of hooks of the daemon in root mode; "": asuser.Account
-	Host       string // for HOSTNAME
+	Account    string   // of hooks of the daemon in root mode; "": asuser.Account
+	Host       string   // for HOSTNAME
+	Variables  []string // further ones of hooks of the daemon
 	Log        *slog.Logger
 
 	Spool string // of the execd, by which hook servers of a dead one are known
@@ -158,7 +159,7 @@ func (r *Runner) run(ctx context.Context, c *Call, res *Result) error {
 	}
 	env := c.Env
 	if env == nil {
-		env = BaseEnvironment(u, r.Host)
+		env = append(BaseEnvironment(u, r.Host), r.Variables...)
 	}
 	mark, err := newMark()
 	if err != nil {

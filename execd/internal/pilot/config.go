@@ -68,6 +68,19 @@ func Configure(places *api.Places, from string, a *Allocation, until time.Time) 
 	return nil
 }
 
+// Variables returns what hooks of a pilot find in their environment: the directory of its execd, which
+// they may ask, and that by which a queue knows which of the pilots that it has asked for takes part.
+func Variables(places *api.Places, a *Allocation, until time.Time) []string {
+	v := []string{"PADDOCK_DIR=" + places.State}
+	if a.Job != "" {
+		v = append(v, "PADDOCK_PILOT_JOB="+a.Job)
+	}
+	if !until.IsZero() {
+		v = append(v, fmt.Sprintf("PADDOCK_PILOT_END=%d", until.Unix()))
+	}
+	return v
+}
+
 // knobs returns those of a pilot, behind those of the site.
 func knobs(a *Allocation, until time.Time) string {
 	text := fmt.Sprintf(`PARTITIONABLE_QUEUES = *
