@@ -25,9 +25,16 @@ type Stream struct {
 // ErrCut is matched when the far end of a stream has failed, and not the worker.
 var ErrCut = errors.New("the connection was cut off")
 
-// most is how many bytes are read or written by one call. The more, the fewer wake-ups; but a
-// call that is not over within a minute is a stream that has stalled.
-const most = 256 << 10
+const (
+	// most is how many bytes are read or written by one call: a block of a tree with its head is. The
+	// more, the fewer wake-ups; but a call that is not over within a minute is a stream that has
+	// stalled.
+	most = 320 << 10
+
+	// least is for how many bytes there has to be room before more are read, those of a full record of
+	// TLS: what comes is not to wait until the worker has done with a block.
+	least = 16 << 10
+)
 
 // relay moves the bytes between a stream and the ring of a worker: in the ring they lie where
 // the worker has put them, or is to take them from.
@@ -105,14 +112,15 @@ func (r *relay) start() {
 // take moves all bytes of From to the worker. The error is that of the far end, or errNonsense.
 func (r *relay) take() error {
 	for {
-		room, gone := r.in.Room(most)
+		room, gone := r.in.Room(least)
 		if gone != nil {
 			return nonsense(gone) // otherwise the worker says why
 		}
-		n, err := r.via.From.Read(room[:most])
+		room = room[:min(len(room), most)]
+		n, err := r.via.From.Read(room)
 		r.bytes.Add(int64(n))
 		gone = r.in.Commit(n)
-		if gone == nil {
+		if gone == nil && (n < len(room) || err != nil) { // otherwise there is more, and the worker hears of both
 			gone = r.in.Flush()
 		}
 		switch {

@@ -276,3 +276,53 @@ func TestStreamStops(t *testing.T) {
 		t.Errorf("no stream: %v", err)
 	}
 }
+
+// filling fills all that it is given, and ends with the third time.
+type filling struct{ times int }
+
+func (f *filling) Read(b []byte) (int, error) {
+	if f.times++; f.times == 3 {
+		return len(b), io.EOF
+	}
+	return len(b), nil
+}
+
+// What has come is in the worker's hands at once when nothing follows for now, or nothing any more.
+func TestTake(t *testing.T) {
+	silent, never := io.Pipe()
+	defer never.Close()
+	for what, test := range map[string]struct {
+		from io.Reader
+		want int
+	}{
+		"a pause": {io.MultiReader(strings.NewReader("some bytes"), silent), 10},
+		"the end": {&filling{}, ring.Size},
+	} {
+		in, theirs, err := ring.NewWriter()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fds [2]int
+		for i, f := range []*os.File{theirs.Memory, theirs.Link} {
+			if fds[i], err = unix.Dup(int(f.Fd())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := ring.OpenReader(fds[0], fds[1])
+		if err = errors.Join(err, theirs.Close()); err != nil {
+			t.Fatal(err)
+		}
+		r := &relay{via: &Stream{From: test.from}, in: in}
+		go func() { _ = r.take() }()
+		b, err := out.Peek(test.want)
+		if err == nil && test.want == ring.Size { // the ring was full until now
+			_, err = out.Discard(2 * least)
+			if err = errors.Join(err, out.Flush()); err == nil {
+				b, err = out.Peek(test.want)
+			}
+		}
+		if err != nil || len(b) != test.want {
+			t.Errorf("%s: %d bytes, %v; want %d", what, len(b), err, test.want)
+		}
+	}
+}
