@@ -10,6 +10,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/api"
+	"paddock/execd/internal/conf/knob"
 	"paddock/spool/atomicfile"
 )
 
@@ -86,10 +87,10 @@ func knobs(a *Allocation, until time.Time) string {
 	text := fmt.Sprintf(`PARTITIONABLE_QUEUES = *
 MEMORY = %d
 MachineMaxVacateTime = %d
-PilotScheduler = %s
+%s = %s
 PilotJobId = %s
-STARTD_ATTRS = $(STARTD_ATTRS) PilotScheduler PilotJobId
-`, max(a.Memory>>20, 1), vacateTime, classad.String(a.Scheduler).Expr().OldString(), classad.String(a.Job).Expr().OldString())
+STARTD_ATTRS = $(STARTD_ATTRS) %[3]s PilotJobId
+`, max(a.Memory>>20, 1), vacateTime, knob.Pilot, classad.String(a.Scheduler).Expr().OldString(), classad.String(a.Job).Expr().OldString())
 	if until.IsZero() {
 		return text
 	}

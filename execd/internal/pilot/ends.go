@@ -52,8 +52,10 @@ func Told(dirs ...string) func(context.Context) {
 		for Untold(dirs...) > 0 {
 			select {
 			case <-w.Events:
-			case err := <-w.Errors: // then it is looked at once more
-				_ = err
+			case _, open := <-w.Errors:
+				if !open {
+					return
+				}
 			case <-ctx.Done():
 				return
 			}

@@ -41,6 +41,10 @@ const (
 	Text      Want = "a string"
 )
 
+// Pilot is what the batch system is called in a job of which execd runs, as a pilot, which
+// sets it.
+const Pilot = "PilotScheduler"
+
 // Known is a knob that execd reads.
 type Known struct {
 	Name     string // in that of a family N stands for a slot's number, KEYWORD for a keyword and NAME for a name

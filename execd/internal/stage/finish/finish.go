@@ -19,6 +19,7 @@ import (
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/launch"
 	"paddock/execd/internal/stage/base"
@@ -136,7 +137,12 @@ func (f *End) Reap(sampled api.Usage) error {
 func (f *End) Conclude(out *spool.Outcome) *job.End {
 	t := f.of
 	f.decided, f.wanted = true, f.host.Store.Want(t)
-	run := outcome.Run{Task: t, Want: f.wanted, Requeues: f.requeues(), Rerunnable: outcome.Rerunnable(t, f.host.Config().Queue(t.Start.Queue)), Post: f.hooks.PostStatus}
+	config := f.host.Config()
+	_, hosted := config.Knobs.Lookup(knob.Pilot)
+	run := outcome.Run{
+		Task: t, Want: f.wanted, Requeues: f.requeues(), Rerunnable: outcome.Rerunnable(t, config.Queue(t.Start.Queue)), Post: f.hooks.PostStatus,
+		Hosted: hosted,
+	}
 	if out.Usage != nil && out.Usage.ExitStatus != 0 {
 		run.Full = f.host.Launcher.ScratchFull(t.RunID())
 		if run.Full == "" && t.Start.Sandbox != nil {

@@ -6,6 +6,7 @@ package outcome
 
 import (
 	"fmt"
+	"syscall"
 	"time"
 
 	"paddock/execd/api"
@@ -25,6 +26,9 @@ type Run struct {
 	Rerunnable bool        // it may be repeated when it was cut short
 	Full       string      // that its scratch directory was full; empty: it was not
 	Post       exit.Status // of the script after the job
+	// Hosted says that execd is itself a job of a batch system, which tells all processes of
+	// it by a signal that they are to end.
+	Hosted bool
 }
 
 // Facts is what is known of the end of a run.
@@ -55,6 +59,8 @@ func (r *Run) Conclude(out *spool.Outcome) (e *job.End, faulty bool) {
 	}
 	want := r.Want
 	switch {
+	case want == nil && r.Hosted && toldToEnd(out) && e.Cause != spool.CauseLimit && e.Cause != spool.CauseLease:
+		e.Cause, e.Reason = spool.CauseEvicted, By(spool.CauseEvicted, "the batch system")+": "+e.Reason
 	case want == nil || e.Cause == spool.CauseLimit || e.Cause == spool.CauseLease:
 	case want.Reason != "":
 		// A foreign shepherd does not know why it was to kill the job, and the
@@ -119,6 +125,22 @@ func endedByItself(out *spool.Outcome) bool {
 	}
 	sig, known := out.Usage.Asked()
 	return known && sig == 0
+}
+
+// toldToEnd reports whether a job died of a signal by which batch systems say that it is to
+// end, and that nobody here has sent.
+func toldToEnd(out *spool.Outcome) bool {
+	if out.Usage == nil {
+		return false
+	}
+	if sig, known := out.Usage.Asked(); known && sig != 0 {
+		return false
+	}
+	switch syscall.Signal(out.Usage.Signal) {
+	case syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2:
+		return true
+	}
+	return false
 }
 
 // cutShort reports whether a job that is to run again has not come to its own end. One
