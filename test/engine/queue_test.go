@@ -319,8 +319,12 @@ func TestPartitions(t *testing.T) {
 	d := newDatabase(t)
 	h := d.fake("h")
 	super := d.as("postgres")
+	must(t, exec1(super, "drop table paddock.done_"+value(t, super, "select to_char(now(), 'YYYYMM')")))
 	d.add("ann", ad)
 	h.order()
+	if got := value(t, super, "select count(*) from only paddock.done_default"); got != "1" {
+		t.Errorf("%s ends of no month", got)
+	}
 	value(t, h.c, "select paddock.tick()")
 	if got := value(t, super, "select count(*) || ' ' || (select count(*) from only paddock.done_default) from paddock.done"); got != "1 0" {
 		t.Errorf("ends, and those of no month: %s", got)

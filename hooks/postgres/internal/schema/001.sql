@@ -920,14 +920,25 @@ begin
     execute format('alter table %I attach partition %I for values from (%L) to (%L)', parent, name, month, upto);
 end $$;
 
+create procedure partitions() language plpgsql as $$
+declare
+    month date := date_trunc('month', clock_timestamp());
+begin
+    for n in 0..1 loop
+        call partition_of('done', 'finished', (month + n * interval '1 month')::date);
+        call partition_of('event', 'at', (month + n * interval '1 month')::date);
+    end loop;
+end $$;
+-- Made a month before they are needed, they are in nobody's way.
+call partitions();
+
 -- tick does it, and returns the milliseconds after which there may be something again.
 create function tick() returns integer language plpgsql as $$
 declare
-    j     job;
-    l     lease;
-    part  record;
-    month date := date_trunc('month', clock_timestamp());
-    due   timestamptz;
+    j    job;
+    l    lease;
+    part record;
+    due  timestamptz;
 begin
     if not pg_try_advisory_xact_lock(7263001) then
         return 1000;
@@ -948,10 +959,7 @@ begin
     end loop;
     if (select ticked from meta) < clock_timestamp() - interval '10 minutes' then
         update meta set ticked = clock_timestamp();
-        for n in 0..1 loop
-            call partition_of('done', 'finished', (month + n * interval '1 month')::date);
-            call partition_of('event', 'at', (month + n * interval '1 month')::date);
-        end loop;
+        call partitions();
         for part in
             select c.oid::regclass as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
             where i.inhparent in ('done'::regclass, 'event'::regclass) and c.relname ~ '_[0-9]{6}$'
