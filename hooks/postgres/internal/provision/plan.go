@@ -7,6 +7,7 @@ package provision
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -86,7 +87,7 @@ func Decide(pool *Pool, demand []Demand, pilots []Pilot, last int, now time.Time
 		return Decision{Cancel: surplus, Why: fmt.Sprintf("%d processors are needed, and %d are there or asked for", need, have)}
 	}
 	want := int(min((need-have+pool.Size.CPUs-1)/pool.Size.CPUs, math.MaxInt32))
-	why := fmt.Sprintf("%d processors are needed, %d are there or asked for; more pilots wanted: %d", need, have, want)
+	why := []string{fmt.Sprintf("%d processors are needed, %d are there or asked for; more pilots wanted: %d", need, have, want)}
 	submit := want
 	for _, bound := range []struct {
 		most int
@@ -98,10 +99,10 @@ func Decide(pool *Pool, demand []Demand, pilots []Pilot, last int, now time.Time
 	} {
 		if bound.most < submit {
 			submit = max(bound.most, 0)
-			why += ", " + bound.text
+			why = append(why, bound.text)
 		}
 	}
-	return Decision{Submit: submit, Why: why}
+	return Decision{Submit: submit, Why: strings.Join(why, ", ")}
 }
 
 // cores returns how many processors the jobs need that a pilot could run, and how many jobs

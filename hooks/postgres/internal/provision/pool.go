@@ -55,8 +55,11 @@ func ReadConfig(path string) (*Config, error) {
 		name    string
 		missing bool
 	}{
-		{"scheduler", c.Scheduler == ""}, {"submit", len(c.Submit) == 0},
-		{"cpus", c.Size.CPUs == 0}, {"memory", c.Size.Memory == 0}, {"seconds", c.Lasts == 0},
+		{"scheduler", c.Scheduler == ""},
+		{"submit", len(c.Submit) == 0},
+		{"cpus", c.Size.CPUs == 0},
+		{"memory", c.Size.Memory == 0},
+		{"seconds", c.Lasts == 0},
 	} {
 		if need.missing {
 			return nil, fmt.Errorf("%s: %s is not set", path, need.name)
