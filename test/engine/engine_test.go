@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,7 +26,7 @@ var scale = flag.Float64("scale", 0.01, "size: 1 means 10,000 jobs, 20 kills of 
 var (
 	top    string // below which everything is made
 	bin    string // the binaries
-	server *cluster
+	server *harness.Postgres
 )
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -55,13 +53,13 @@ func run(m *testing.M) (code int, err error) {
 	if err := harness.Build(bin); err != nil {
 		return 1, err
 	}
-	if server, err = newCluster(filepath.Join(top, "pg")); err != nil {
+	if server, err = harness.NewPostgres(filepath.Join(top, "pg")); err != nil {
 		return 1, err
 	}
-	if err = server.start(); err == nil {
+	if err = server.Start(); err == nil {
 		code = m.Run()
 	}
-	err = errors.Join(err, server.stop())
+	err = errors.Join(err, server.Stop())
 	if code != 0 && os.Getenv("PADDOCK_KEEP") != "" {
 		return code, errors.Join(err, harness.Keep(top))
 	}
@@ -70,53 +68,6 @@ func run(m *testing.M) (code int, err error) {
 
 // part returns n in proportion to the size, and some at least.
 func part(n, least int) int { return max(int(float64(n)**scale), least) }
-
-// cluster is a PostgreSQL of the tests' own, which listens on a socket alone.
-type cluster struct {
-	dir, bin string
-	who      *syscall.Credential
-}
-
-func newCluster(dir string) (*cluster, error) {
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
-	account, err := user.Lookup("postgres")
-	if len(found) == 0 || err != nil {
-		return nil, errors.New("there is no PostgreSQL: Debian's package is postgresql")
-	}
-	uid, _ := strconv.Atoi(account.Uid)
-	gid, _ := strconv.Atoi(account.Gid)
-	c := &cluster{dir: dir, bin: slices.Max(found), who: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
-	if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, uid, gid)); err != nil {
-		return nil, err
-	}
-	return c, c.run("initdb", "-D", dir+"/data", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C")
-}
-
-func (c *cluster) run(name string, args ...string) error {
-	cmd := exec.Command(filepath.Join(c.bin, name), args...)
-	cmd.Dir = c.dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.who, Setpgid: true}
-	log, err := os.OpenFile(filepath.Join(c.dir, "commands"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log // a file, since the server inherits it
-	if err := cmd.Run(); err != nil {
-		text, _ := os.ReadFile(log.Name())
-		return fmt.Errorf("%s: %w\n%s", name, err, text)
-	}
-	return nil
-}
-
-func (c *cluster) start() error {
-	return c.run("pg_ctl", "-D", c.dir+"/data", "-w", "-t", "60", "-l", c.dir+"/log", "-o", "-k "+c.dir+" -c listen_addresses='' -c fsync=on", "start")
-}
-
-// stop ends it as a crash would, but for the disk.
-func (c *cluster) stop() error {
-	return c.run("pg_ctl", "-D", c.dir+"/data", "-w", "-m", "immediate", "stop")
-}
 
 // database is one of a test's own, with the schema.
 type database struct {
@@ -166,7 +117,7 @@ func connect(t *testing.T, login, name string) *pgx.Conn {
 }
 
 func connection(login, name string) string {
-	return fmt.Sprintf("host=%s user=%s dbname=%s", server.dir, login, name)
+	return fmt.Sprintf("host=%s user=%s dbname=%s", server.Dir, login, name)
 }
 
 // as connects as an account.
@@ -285,15 +236,24 @@ func (h *host) start(t *testing.T) {
 // killServer kills the hook server, if one runs.
 func (h *host) killServer(t *testing.T) {
 	t.Helper()
+	if pid := serverPID(t, h); pid != 0 {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// serverPID returns the process of the hook server, 0 if there is none.
+func serverPID(t *testing.T, h *host) int {
+	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	must(t, err)
 	for _, path := range found {
 		text, _ := os.ReadFile(path)
 		if strings.Contains(string(text), h.base+"/pg.conf\x00serve") {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+			return pid
 		}
 	}
+	return 0
 }
 
 // connectQuietly returns nil if the database is away.

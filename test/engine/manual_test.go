@@ -50,7 +50,7 @@ func TestManual(t *testing.T) {
 	dir := filepath.Join(h.base, "pd")
 	must(t, os.Mkdir(dir, 0o755))
 	must(t, os.Chown(dir, u.UID, u.GID))
-	env := []string{"PATH=" + bin + ":" + server.bin + ":/usr/bin:/bin", "HOME=" + u.Home, "USER=" + u.Name, "PGHOST=" + server.dir, "PADDOCK_DIR=" + dir}
+	env := []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + u.Home, "USER=" + u.Name, "PGHOST=" + server.Dir, "PADDOCK_DIR=" + dir}
 	h.o = harness.Options{Bin: bin, Dir: dir, User: u, Env: env}
 	h.start(t)
 	t.Cleanup(func() {

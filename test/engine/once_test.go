@@ -57,8 +57,8 @@ func TestOnce(t *testing.T) {
 	}
 	for range stops {
 		acts = append(acts, func() {
-			must(t, server.stop())
-			must(t, server.start())
+			must(t, server.Stop())
+			must(t, server.Start())
 		})
 	}
 	rand.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })

@@ -771,8 +771,8 @@ begin
     delete from lease o where o.job = taken.job and o.gen = taken.gen and o.host = taken.host and o.login = session_user returning o.* into l;
     if l.job is null then
         j := null;
-        -- One that is told again was heard.
-        if not exists (select from event e where e.job = taken.job and e.gen = taken.gen and e.host = taken.host)
+        -- One that is told again was heard; the end of one that was lost was not.
+        if not exists (select from event e where e.job = taken.job and e.gen = taken.gen and e.host = taken.host and e.what <> 'lost')
             and not exists (select from done d where d.id = taken.job and d.gen = taken.gen and d.host = taken.host) then
             call note('stale', taken.job, taken.gen, taken.host, taken.what);
         end if;
