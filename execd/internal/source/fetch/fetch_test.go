@@ -1023,6 +1023,33 @@ func TestRenew(t *testing.T) {
 	}
 }
 
+// What is answered of work that has ended meanwhile does not end what its claim is for now.
+func TestRenewalOfEnded(t *testing.T) {
+	knobs := allHooks + "KW_HOOK_RENEW_CLAIM = $(HOOK)\nFetchWorkDelay = State == \"Claimed\" && Activity == \"Idle\" ? 0 : 300\n"
+	in(t, knobs, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a", "JobLeaseDuration = 90"), adOf("b", "JobLeaseDuration = 90"))
+		b.hooks.other = func(_ context.Context, c hook.Call) hook.Result {
+			if c.Hook.Name == hook.RenewClaim {
+				time.Sleep(10 * time.Second)
+				if strings.Contains(string(c.Stdin), `"a"`) {
+					return hook.Result{Status: 1}
+				}
+			}
+			return hook.Result{}
+		}
+		stop := b.start()
+		b.RenewNow(nil)
+		synctest.Wait()
+		b.slots.end(t, b.Layer, 1)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		stop()
+		if n := len(b.hooks.of(hook.RenewClaim)); n != 1 || strings.Contains(b.slots.told(), "withdrawn") {
+			t.Errorf("%d renewals; the slots were told\n%s", n, b.slots.told())
+		}
+	})
+}
+
 // Somebody has the renewal be now: the hook is asked at once, though not more often than twice a
 // second, and the next time a third of the lease later. Slots without such work are named.
 func TestRenewNow(t *testing.T) {

@@ -125,6 +125,9 @@ func (w *worker) renewOnce(ctx context.Context, c *fetched, slot *claim.View, te
 		return began
 	}
 	now := time.Now()
+	if l.work.under(public) != c {
+		return now // the answer is about work that is over, and not about what its claim is for now
+	}
 	why := failure(&r, h)
 	switch {
 	case why == "" && r.Status == 0:
