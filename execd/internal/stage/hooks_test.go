@@ -10,10 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/conf/knob/knobtest"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/finish"
@@ -265,6 +267,48 @@ func TestScriptBeforeTheJob(t *testing.T) {
 		if s.memory.last.Code != exit.HoldPreScript || s.memory.last.Subcode != 3 {
 			t.Errorf("event %+v", s.memory.last)
 		}
+	}
+}
+
+// reported is a source that is told how runs of its jobs have ended.
+type reported struct {
+	source.Queue
+	log *[]string
+}
+
+// Queued implements source.Source.
+func (reported) Queued() bool { return false }
+
+// Report implements source.Source.
+func (r reported) Report(_ *job.Job, word string, ended func(*classad.Ad) *classad.Ad) error {
+	reason, _ := (&classad.Env{My: ended(classad.New())}).Attr("VacateReason").Str()
+	*r.log = append(*r.log, word+": "+reason)
+	return nil
+}
+
+// Recorded implements source.Source.
+func (r reported) Recorded(*job.Job) { *r.log = append(*r.log, "recorded") }
+
+// Who brought a job is told that it was deleted while it was prepared, as nobody else would be.
+func TestDeletedWhilePrepared(t *testing.T) {
+	var log []string
+	s := preparing(t)
+	s.l.task.Job.Source = "fetch"
+	s.r.Sources = source.Sources{"fetch": reported{log: &log}}
+	s.r.setUp(s.l)
+	s.l.hooks.Prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}
+	s.hooks.run = func(_ context.Context, _ int, c hook.Call) hook.Result {
+		if _, err := s.r.Store.Evict(s.l.task, job.Want{Slot: true, By: "slot1"}); err != nil {
+			t.Error(err)
+		}
+		return hook.Result{Keyword: "K", Hook: c.Hook.Name, Status: 1}
+	}
+	s.byHand()
+	if err := s.prepare(); !errors.Is(err, errOver) {
+		t.Errorf("%v; want the job to be over", err)
+	}
+	if got := strings.Join(log, ", "); got != "evict: deleted while it was prepared, recorded" {
+		t.Errorf("the source was told %q", got)
 	}
 }
 

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"time"
 
+	"paddock/classad"
 	"paddock/execd/api"
+	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/slot"
+	"paddock/execd/internal/source"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/jobhook"
 	"paddock/execd/internal/stage/notice"
@@ -66,11 +69,7 @@ func (r *Runner) recordUnstarted(l *life) error {
 	switch from := r.From(t); {
 	case u.Host || r.Store.Want(t) != nil: // it is to begin anew, or was deleted
 		if r.Store.Unwanted(t) {
-			text := "deleted while it was prepared"
-			r.Log.Info(fmt.Sprintf("job %v: %s", t, text))
-			if r.Followed(t) {
-				r.Followers.Tell(t.Job, api.ActivationEvent{Kind: api.ActivationGone, Time: time.Now(), Reason: text})
-			}
+			return r.withdrawUnwanted(t, from)
 		}
 		return r.Store.Withdraw(t)
 	case !from.Queued(): // it has no queue in which it would be held
@@ -94,6 +93,26 @@ func (r *Runner) recordUnstarted(l *life) error {
 	if err == nil && !until.IsZero() {
 		l.notices.Happened(a)
 		r.Log.Error(fmt.Sprintf("job %v: cannot start: %s (tried again in %v)", t, u.Text, time.Until(until).Round(time.Second)))
+	}
+	return err
+}
+
+// withdrawUnwanted records that a task is over that was deleted while it was prepared. Who brought
+// its job is told, as of any run that has ended.
+func (r *Runner) withdrawUnwanted(t *job.Task, from source.Source) error {
+	const text = "deleted while it was prepared"
+	r.Log.Info(fmt.Sprintf("job %v: %s", t, text))
+	if r.Followed(t) {
+		r.Followers.Tell(t.Job, api.ActivationEvent{Kind: api.ActivationGone, Time: time.Now(), Reason: text})
+	}
+	err := from.Report(t.Job, string(exit.WordEvict), func(work *classad.Ad) *classad.Ad {
+		return work.With(classad.Attr{Name: "VacateReason", Expr: classad.String(text).Expr()})
+	})
+	if err == nil {
+		err = r.Store.Withdraw(t)
+	}
+	if err == nil {
+		from.Recorded(t.Job)
 	}
 	return err
 }

@@ -148,6 +148,8 @@ func (l *Layer) dropReport(job int) {
 
 // release has the report of a job told, if there is one. Its end is recorded.
 func (l *Layer) release(job int) {
+	l.reports.order.Lock()
+	defer l.reports.order.Unlock()
 	r, err := l.readReport(strconv.Itoa(job))
 	if errors.Is(err, fs.ErrNotExist) {
 		return
@@ -156,8 +158,6 @@ func (l *Layer) release(job int) {
 		l.lost(strconv.Itoa(job), err)
 		return
 	}
-	l.reports.order.Lock()
-	defer l.reports.order.Unlock()
 	w := waiting{l.reports.number(), job}
 	if err := atomicfile.Rename(l.reportPath(strconv.Itoa(job)), l.reportPath(w.name())); err != nil {
 		l.o.Log.Error(fmt.Sprintf("%v: REPORT_WORK is told after the next start", err))
