@@ -59,6 +59,7 @@ NEED_WORKFLOW = makeflow=coop-computing-tools orterun=openmpi-bin snakemake=snak
 NEED_PACKAGES = lintian=lintian rpm=rpm rpmlint=rpmlint cpio=cpio mmdebstrap=mmdebstrap busybox=busybox-static \
 	systemd-analyze=systemd
 NEED_ENGINE   = pg_createcluster=postgresql,postgresql-common psql=postgresql-client pgbouncer=pgbouncer
+NEED_SLURM    = slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge
 NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=busybox-static cpio=cpio
 
 # Only the race detector needs cgo: a static binary starts faster, and the names of
@@ -81,7 +82,7 @@ modules:
 
 # packages installs all that the targets take from Debian, at once.
 packages:
-	test/need $(NEED_TEST) $(NEED_RACE) $(NEED_MAN) $(NEED_INTEROP) $(NEED_WORKFLOW) $(NEED_ENGINE) $(NEED_PACKAGES) $(NEED_VM)
+	test/need $(NEED_TEST) $(NEED_RACE) $(NEED_MAN) $(NEED_INTEROP) $(NEED_WORKFLOW) $(NEED_ENGINE) $(NEED_SLURM) $(NEED_PACKAGES) $(NEED_VM)
 
 build:
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/execd ./execd
@@ -233,10 +234,10 @@ workflow:
 	test/need $(NEED_WORKFLOW)
 	PADDOCK_WORKFLOW=1 $(GOTEST) -count=1 -timeout 30m -v ./test/workflow
 
-# engine runs beside a real PostgreSQL, which it installs. Root only.
+# engine runs beside a real PostgreSQL and a real Slurm, which it installs. Root only.
 ENGINE_SCALE = 1
 engine:
-	test/need $(NEED_ENGINE)
+	test/need $(NEED_ENGINE) $(NEED_SLURM)
 	PADDOCK_ENGINE=1 $(GOTEST) -count=1 -timeout 30m ./test/engine -scale $(ENGINE_SCALE)
 
 # vm runs tests in a machine under qemu, which it installs: there control groups have
