@@ -19,13 +19,14 @@ func TestHosted(t *testing.T) {
 		cause  spool.Cause
 		reason string
 	}{
-		"TERM":            {true, nil, spool.Outcome{Usage: died(syscall.SIGTERM)}, spool.CauseEvicted, "evicted by the batch system: killed by signal TERM (15)"},
-		"USR2":            {true, nil, spool.Outcome{Usage: died(syscall.SIGUSR2)}, spool.CauseEvicted, "evicted by the batch system: killed by signal USR2 (12)"},
-		"no pilot":        {false, nil, spool.Outcome{Usage: died(syscall.SIGTERM)}, "", "killed by signal TERM (15)"},
-		"a fault":         {true, nil, spool.Outcome{Usage: died(syscall.SIGSEGV)}, "", "killed by signal SEGV (11)"},
-		"its own end":     {true, nil, spool.Outcome{Usage: &spool.Usage{ExitStatus: 143}}, "", ""},
-		"before it began": {true, nil, spool.Outcome{}, "", "ended before the job started"},
-		"deleted":         {true, &job.Want{By: "ann"}, spool.Outcome{Usage: died(syscall.SIGTERM)}, spool.CauseDeleted, "deleted by ann"},
+		"TERM":                      {true, nil, spool.Outcome{Usage: died(syscall.SIGTERM)}, spool.CauseEvicted, "evicted by the batch system: killed by signal TERM (15)"},
+		"USR2":                      {true, nil, spool.Outcome{Usage: died(syscall.SIGUSR2)}, spool.CauseEvicted, "evicted by the batch system: killed by signal USR2 (12)"},
+		"no pilot":                  {false, nil, spool.Outcome{Usage: died(syscall.SIGTERM)}, "", "killed by signal TERM (15)"},
+		"a fault":                   {true, nil, spool.Outcome{Usage: died(syscall.SIGSEGV)}, "", "killed by signal SEGV (11)"},
+		"its own end":               {true, nil, spool.Outcome{Usage: &spool.Usage{ExitStatus: 143}}, "", ""},
+		"before it began":           {true, nil, spool.Outcome{}, "", "ended before the job started"},
+		"as its slot is to be left": {true, &job.Want{Slot: true}, spool.Outcome{Usage: died(syscall.SIGTERM)}, spool.CauseEvicted, "evicted by the batch system: killed by signal TERM (15)"},
+		"deleted":                   {true, &job.Want{By: "ann"}, spool.Outcome{Usage: died(syscall.SIGTERM)}, spool.CauseDeleted, "deleted by ann"},
 	} {
 		r := Run{Hosted: tt.hosted, Want: tt.want}
 		was := (&Run{Want: tt.want})

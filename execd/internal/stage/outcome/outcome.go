@@ -59,7 +59,7 @@ func (r *Run) Conclude(out *spool.Outcome) (e *job.End, faulty bool) {
 	}
 	want := r.Want
 	switch {
-	case want == nil && r.Hosted && toldToEnd(out) && e.Cause != spool.CauseLimit && e.Cause != spool.CauseLease:
+	case (want == nil || want.Slot && !want.Requeue && want.Reason == "") && r.Hosted && toldToEnd(out) && e.Cause != spool.CauseLimit && e.Cause != spool.CauseLease:
 		e.Cause, e.Reason = spool.CauseEvicted, By(spool.CauseEvicted, "the batch system")+": "+e.Reason
 	case want == nil || e.Cause == spool.CauseLimit || e.Cause == spool.CauseLease:
 	case want.Reason != "":
