@@ -58,7 +58,7 @@ NEED_WORKFLOW = makeflow=coop-computing-tools orterun=openmpi-bin snakemake=snak
 	sshd=openssh-server ssh=openssh-client Xvfb=xvfb xterm=xterm ip=iproute2
 NEED_PACKAGES = lintian=lintian rpm=rpm rpmlint=rpmlint cpio=cpio mmdebstrap=mmdebstrap busybox=busybox-static \
 	systemd-analyze=systemd
-NEED_ENGINE   = pg_createcluster=postgresql,postgresql-common psql=postgresql-client pgbouncer=pgbouncer
+NEED_ENGINE   = pg_createcluster=postgresql,postgresql-common psql=postgresql-client pgbouncer=pgbouncer flock=util-linux
 NEED_SLURM    = slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge
 NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=busybox-static cpio=cpio
 

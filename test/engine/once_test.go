@@ -20,9 +20,9 @@ func TestOnce(t *testing.T) {
 	dir := filepath.Join(top, d.name)
 	must(t, os.Mkdir(dir, 0o777))
 	must(t, os.Chmod(dir, 0o777))
-	// A run beside another one of the same job finds the directory there.
+	// A run holds a lock, which does not outlive it.
 	unit := filepath.Join(dir, "unit")
-	must(t, harness.WriteExecutable(unit, "#!/bin/sh\ncd "+dir+"\nmkdir running.$1 || echo $1 >>double\necho $1 >>ran\nrmdir running.$1\n"))
+	must(t, harness.WriteExecutable(unit, "#!/bin/sh\ncd "+dir+"\nexec 9>lock.$1\nflock -n 9 || echo $1 >>double\necho $1 >>ran\n"))
 	var ads strings.Builder
 	for i := range total {
 		fmt.Fprintf(&ads, "Cmd = \"%s\"\nArguments = \"%d\"\n\n", unit, i)
