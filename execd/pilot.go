@@ -70,7 +70,7 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 	if !until.IsZero() {
 		usable = fmt.Sprintf("until %s, %v of %v", until.Format(time.RFC3339), time.Until(until).Round(time.Second), time.Until(a.End).Round(time.Second))
 	}
-	say(fmt.Sprintf("scheduler=%s job=%s cores=%d memory=%dM directory=%s: takes work %s", a.Scheduler, a.Job, a.Cores, a.Memory>>20, o.Places.State, usable))
+	say(fmt.Sprintf("scheduler=%s job=%s cores=%d memory=%dM gpus=%d directory=%s: takes work %s", a.Scheduler, a.Job, a.Cores, a.Memory>>20, len(a.GPUs), o.Places.State, usable))
 
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

@@ -147,7 +147,7 @@ func (e *env) published(slot, scratch, ads string) {
 // units tells the job which units of resources with named units it has: in
 // SGE_HGR_<resource>, as Univa's and later Grid Engines do, and in
 // CUDA_VISIBLE_DEVICES those of a resource whose name begins with gpu, by the
-// numbers their names end with.
+// numbers their names end with, or as they are if CUDA knows them by such names.
 func (e *env) units(debits []schedule.Debit) {
 	ids := map[string][]string{}
 	for _, d := range debits {
@@ -164,7 +164,10 @@ func (e *env) units(debits []schedule.Debit) {
 		}
 		var numbers []string
 		for _, id := range ids[name] {
-			numbers = append(numbers, id[len(strings.TrimRight(id, "0123456789")):])
+			if !strings.HasPrefix(id, "GPU-") && !strings.HasPrefix(id, "MIG-") {
+				id = id[len(strings.TrimRight(id, "0123456789")):]
+			}
+			numbers = append(numbers, id)
 		}
 		if !slices.Contains(numbers, "") {
 			e.set("CUDA_VISIBLE_DEVICES", strings.Join(numbers, ","))

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +28,7 @@ type Allocation struct {
 	Cores     int
 	Memory    int64     // bytes
 	End       time.Time // when it is killed; zero: not known
+	GPUs      []string  // what CUDA calls those that it has: numbers, or names that begin with GPU- or MIG-
 }
 
 // Names of the schedulers.
@@ -63,6 +66,11 @@ func Find(h *Host, end time.Time) (a Allocation, warnings []string) {
 		}
 		warnings = a.gridEngine(h)
 	}
+	if gpus, text := a.gpus(h); text != "" {
+		warnings = append(warnings, text)
+	} else {
+		a.GPUs = gpus
+	}
 	if !end.IsZero() {
 		a.End = end
 	}
@@ -89,6 +97,34 @@ func (a *Allocation) ends(t time.Time) {
 		a.End = t
 	}
 }
+
+// gpu is what CUDA calls one.
+var gpu = regexp.MustCompile(`^([0-9]{1,4}|(GPU|MIG)-[A-Za-z0-9/-]{1,100})$`)
+
+// gpus reads which GPUs the process may use; the warning says why that is not known. Grid Engine
+// names them as the site does, by words that may end with their numbers.
+func (a *Allocation) gpus(h *Host) (names []string, warning string) {
+	for _, name := range []string{"CUDA_VISIBLE_DEVICES", "SLURM_JOB_GPUS", "SGE_HGR_gpu", "SGE_HGR_gpus"} {
+		text := h.Env(name)
+		if text == "" {
+			continue
+		}
+		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+			if strings.HasPrefix(name, "SGE_") {
+				word = word[len(strings.TrimRight(word, "0123456789")):]
+			}
+			if !gpu.MatchString(word) || slices.Contains(names, word) || len(names) == maxGPUs {
+				return nil, fmt.Sprintf("%s is %.80q, by which no GPU is known", name, text)
+			}
+			names = append(names, word)
+		}
+		return names, ""
+	}
+	return nil, ""
+}
+
+// maxGPUs bounds those of a host.
+const maxGPUs = 1000
 
 // slurm reads the environment of a job of Slurm. Memory is in megabytes there.
 func (a *Allocation) slurm(h *Host) (warnings []string) {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"paddock/classad"
@@ -58,13 +59,37 @@ func Configure(places *api.Places, from string, a *Allocation, until time.Time) 
 	if err := os.Mkdir(queues, 0o755); err != nil {
 		return fmt.Errorf("cannot make configuration: %w", err)
 	}
+	queue := fmt.Sprintf("qname pilot.q\nslots %d\n", a.Cores)
+	if len(a.GPUs) > 0 {
+		queue += fmt.Sprintf("complex_values gpus=%d(%s)\n", len(a.GPUs), strings.Join(a.GPUs, " "))
+		if err := countGPUs(filepath.Join(places.Config, "complexes")); err != nil {
+			return err
+		}
+	}
 	for name, text := range map[string]string{
-		filepath.Join(queues, "pilot.q"):           fmt.Sprintf("qname pilot.q\nslots %d\n", a.Cores),
+		filepath.Join(queues, "pilot.q"):           queue,
 		filepath.Join(places.Config, "hooks.conf"): "include : " + hooks + "\n" + knobs(a, until),
 	} {
 		if err := atomicfile.Write(name, []byte(text), 0o600); err != nil {
 			return fmt.Errorf("cannot write configuration: %w", err)
 		}
+	}
+	return nil
+}
+
+// countGPUs has the resource gpus in the file of complexes, if the site has not.
+func countGPUs(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot read configuration: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) > 0 && words[0] == "gpus" {
+			return nil
+		}
+	}
+	if err := atomicfile.Write(file, append(text, "\ngpus gpus RSMAP <= YES JOB 0 0\n"...), 0o600); err != nil {
+		return fmt.Errorf("cannot write configuration: %w", err)
 	}
 	return nil
 }
