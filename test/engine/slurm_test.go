@@ -45,7 +45,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 MailProg=/bin/true
 ReturnToService=2
-NodeName=@HOST@ NodeAddr=127.0.0.1 CPUs=8 RealMemory=8000 State=UNKNOWN
+NodeName=@HOST@ NodeAddr=127.0.0.1 CPUs=8 RealMemory=16000 State=UNKNOWN
 PartitionName=all Nodes=@HOST@ Default=YES MaxTime=UNLIMITED State=UP
 `
 
@@ -162,6 +162,42 @@ func (s *slurm) gone() {
 	})
 }
 
+// manual types the session of pilot(7), with the examples of this tree, and ends the pilot when the unit of work is done.
+func (s *slurm) manual() {
+	s.t.Helper()
+	page, err := os.ReadFile(filepath.Join(harness.Root(), "man/man7/pilot.7"))
+	must(s.t, err)
+	examples := filepath.Join(s.dir, "examples")
+	must(s.t, os.CopyFS(examples, os.DirFS(filepath.Join(harness.Root(), "packaging/examples"))))
+	script, input := "set -e\nPATH="+bin+":$PATH\n", ""
+	for _, block := range strings.Split(string(page), "\n.Bd -literal -offset indent\n")[1:] {
+		block, _, _ = strings.Cut(block, ".Ed\n")
+		if !strings.HasPrefix(block, "$ ") {
+			continue // a file
+		}
+		for line := range strings.Lines(block) {
+			typed, ok := strings.CutPrefix(line, "$ ")
+			switch {
+			case ok && strings.HasPrefix(typed, "cat >"):
+				script += input + strings.TrimSuffix(typed, "\n") + " <<'END'\n"
+				input = "END\n"
+			case ok:
+				script += input + typed
+				input = ""
+			default:
+				script += line
+			}
+		}
+	}
+	number := strings.TrimPrefix(s.as("bash", "-c", strings.ReplaceAll(script, "/usr/share/doc/paddock/examples", examples)), "Submitted batch job ")
+	s.await("the unit of the manual to be done", func() (bool, error) {
+		_, err := os.Stat(filepath.Join(s.user.Home, ".config/paddock/pilot/directory/queue/done/nap.result"))
+		return err == nil, nil
+	})
+	s.as("scancel", "--batch", "--signal=USR1", number)
+	s.gone()
+}
+
 // TestPilots has units of work done by pilots in jobs of a real Slurm: each once, by three of
 // them; not one that is longer than the allocation; and by nobody any more when their job is
 // cancelled, which who handed them out is told at once. REQ-HOOK-125.
@@ -170,6 +206,7 @@ func TestPilots(t *testing.T) {
 		t.Skip("it needs a Slurm, which make engine installs")
 	}
 	s := startSlurm(t)
+	s.manual()
 	s.as("mkdir", "todo", "given", "refused")
 	s.write("fetch", "#!/bin/sh\ncd @DIR@\ncat >/dev/null\nfor f in todo/*; do\n\ttest -e \"$f\" && mv $f given/ 2>/dev/null || continue\n\texec cat given/${f#todo/}\ndone\n")
 	s.write("reply", "#!/bin/sh\ncd @DIR@\nid=$(sed -n 's/^GlobalJobId = \"\\(.*\\)\"$/\\1/p')\ntest $1 = accept || mv given/$id refused/\n")
