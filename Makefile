@@ -154,12 +154,15 @@ PACKAGES = $$(($$(nproc) * 2))
 FAULT  = ^TestFault[A-Z]
 FAULTY = $$(grep -rlE --include='*_test.go' '^func TestFault[A-Z]' . | xargs -n 1 dirname | sort -u)
 
+# APART are the packages whose tests all have a target of their own.
+APART  = /test/(engine|interop|soak|workflow)$$
+
 # test is to be quick: go vet is left to check, damage to faults and loads to soak. The
 # packages share the binaries that their tests run.
 QUICK = test/memory test/built $(GOTEST) -count=1 -vet=off -timeout 15m -p $(PACKAGES)
 test:
 	test/need $(NEED_TEST)
-	$(QUICK) -skip '$(FAULT)' $(LONG) $$($(GO) list ./... | grep -v /test/soak$$)
+	$(QUICK) -skip '$(FAULT)' $(LONG) $$($(GO) list ./... | grep -vE '$(APART)')
 
 faults:
 	test/need $(NEED_TEST)
