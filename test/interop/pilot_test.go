@@ -76,7 +76,8 @@ func testPilot(t *testing.T) {
 			return strings.Contains(string(data), text), nil
 		}); err != nil {
 			log, _ := os.ReadFile(filepath.Join(dir, "log"))
-			t.Fatalf("%v\n%s", err, log)
+			told, _ := os.ReadFile(filepath.Join(dir, "told"))
+			t.Fatalf("%v\n%s\ntold: %s", err, log, told)
 		}
 	}
 	const submit = "cd pilot && qsub -terse -b y -shell n -cwd -N pilot -j y -o log -notify -l h_rt=0:20:0 "

@@ -301,6 +301,7 @@ func (r *Runner) Exceeded(run spool.RunID, e usage.Excess) {
 	}
 	r.Log.Info(e.Line(run.ID(), l.task.Start.Queue))
 	if !e.Hard {
+		l.end.Warned.Store(true)
 		r.Signal(l.task.RunID(), syscall.SIGXCPU)
 		return
 	}

@@ -49,6 +49,8 @@ type End struct {
 	Slots  []*claim.Slot
 	Input  Transit
 	Output Transit
+	// Warned says that the job was told of a soft limit that it exceeds, by SIGXCPU.
+	Warned atomic.Bool
 
 	sent    jobhook.Output // of the transfer of the output
 	arrived bool           // it has
@@ -141,7 +143,7 @@ func (f *End) Conclude(out *spool.Outcome) *job.End {
 	_, hosted := config.Knobs.Lookup(knob.Pilot)
 	run := outcome.Run{
 		Task: t, Want: f.wanted, Requeues: f.requeues(), Rerunnable: outcome.Rerunnable(t, config.Queue(t.Start.Queue)), Post: f.hooks.PostStatus,
-		Hosted: hosted,
+		Hosted: hosted, Warned: f.Warned.Load(),
 	}
 	if out.Usage != nil && out.Usage.ExitStatus != 0 {
 		run.Full = f.host.Launcher.ScratchFull(t.RunID())

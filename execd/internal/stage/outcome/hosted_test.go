@@ -1,6 +1,7 @@
 package outcome
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 
@@ -12,6 +13,11 @@ import (
 // ended of itself, or was ended here, has not.
 func TestHosted(t *testing.T) {
 	died := func(s syscall.Signal) *spool.Usage { return &spool.Usage{Signal: int(s), ExitStatus: 128 + int(s)} }
+	asked := func(s syscall.Signal) *spool.Usage {
+		u := died(s)
+		u.Ask(int(s))
+		return u
+	}
 	for name, tt := range map[string]struct {
 		hosted bool
 		want   *job.Want
@@ -21,6 +27,8 @@ func TestHosted(t *testing.T) {
 	}{
 		"TERM":                      {true, nil, spool.Outcome{Usage: died(syscall.SIGTERM)}, spool.CauseEvicted, "evicted by the batch system: killed by signal TERM (15)"},
 		"USR2":                      {true, nil, spool.Outcome{Usage: died(syscall.SIGUSR2)}, spool.CauseEvicted, "evicted by the batch system: killed by signal USR2 (12)"},
+		"USR2 of its shepherd":      {true, nil, spool.Outcome{Usage: asked(syscall.SIGXCPU)}, spool.CauseEvicted, "evicted by the batch system: killed by signal XCPU (24)"},
+		"asked to end":              {true, nil, spool.Outcome{Usage: asked(syscall.SIGTERM)}, "", "killed by signal TERM (15)"},
 		"no pilot":                  {false, nil, spool.Outcome{Usage: died(syscall.SIGTERM)}, "", "killed by signal TERM (15)"},
 		"a fault":                   {true, nil, spool.Outcome{Usage: died(syscall.SIGSEGV)}, "", "killed by signal SEGV (11)"},
 		"its own end":               {true, nil, spool.Outcome{Usage: &spool.Usage{ExitStatus: 143}}, "", ""},
@@ -28,6 +36,12 @@ func TestHosted(t *testing.T) {
 		"as its slot is to be left": {true, &job.Want{Slot: true}, spool.Outcome{Usage: died(syscall.SIGTERM)}, spool.CauseEvicted, "evicted by the batch system: killed by signal TERM (15)"},
 		"deleted":                   {true, &job.Want{By: "ann"}, spool.Outcome{Usage: died(syscall.SIGTERM)}, spool.CauseDeleted, "deleted by ann"},
 	} {
+		if strings.HasPrefix(name, "USR2 of") { // execd has sent it
+			r := Run{Hosted: true, Warned: true}
+			if e, _ := r.Conclude(&tt.out); e.Cause == spool.CauseEvicted {
+				t.Errorf("a soft limit: %q", e.Reason)
+			}
+		}
 		r := Run{Hosted: tt.hosted, Want: tt.want}
 		was := (&Run{Want: tt.want})
 		e, _ := r.Conclude(&tt.out)

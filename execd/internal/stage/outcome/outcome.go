@@ -29,6 +29,7 @@ type Run struct {
 	// Hosted says that execd is itself a job of a batch system, which tells all processes of
 	// it by a signal that they are to end.
 	Hosted bool
+	Warned bool // execd has sent the job SIGXCPU, for a soft limit
 }
 
 // Facts is what is known of the end of a run.
@@ -59,7 +60,7 @@ func (r *Run) Conclude(out *spool.Outcome) (e *job.End, faulty bool) {
 	}
 	want := r.Want
 	switch {
-	case (want == nil || want.Slot && !want.Requeue && want.Reason == "") && r.Hosted && toldToEnd(out) && e.Cause != spool.CauseLimit && e.Cause != spool.CauseLease:
+	case (want == nil || want.Slot && !want.Requeue && want.Reason == "") && r.Hosted && r.toldToEnd(out) && e.Cause != spool.CauseLimit && e.Cause != spool.CauseLease:
 		e.Cause, e.Reason = spool.CauseEvicted, By(spool.CauseEvicted, "the batch system")+": "+e.Reason
 	case want == nil || e.Cause == spool.CauseLimit || e.Cause == spool.CauseLease:
 	case want.Reason != "":
@@ -128,19 +129,17 @@ func endedByItself(out *spool.Outcome) bool {
 }
 
 // toldToEnd reports whether a job died of a signal by which batch systems say that it is to
-// end, and that nobody here has sent.
-func toldToEnd(out *spool.Outcome) bool {
+// end, and that nobody here has sent. One that has its shepherd alone reaches it as another:
+// SIGUSR2 as SIGXCPU, see shepherd(8).
+func (r *Run) toldToEnd(out *spool.Outcome) bool {
 	if out.Usage == nil {
 		return false
 	}
+	died := syscall.Signal(out.Usage.Signal)
 	if sig, known := out.Usage.Asked(); known && sig != 0 {
-		return false
+		return died == syscall.SIGXCPU && syscall.Signal(sig) == died && !r.Warned
 	}
-	switch syscall.Signal(out.Usage.Signal) {
-	case syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2:
-		return true
-	}
-	return false
+	return died == syscall.SIGTERM || died == syscall.SIGUSR1 || died == syscall.SIGUSR2
 }
 
 // cutShort reports whether a job that is to run again has not come to its own end. One
