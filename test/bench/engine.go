@@ -190,18 +190,16 @@ type queueBench struct {
 // newQueue makes a database and starts a hook server with eight connections.
 func (b *bench) newQueue(pg *harness.Postgres, name string) (*queueBench, error) {
 	q := &queueBench{database: name, connection: pg.Connection("postgres", name)}
-	if err := sql(pg.Connection("postgres", "postgres"), "create database "+name); err != nil {
+	db, err := b.newDatabase(pg, name)
+	if err != nil {
 		return nil, err
 	}
-	tool := filepath.Join(b.bin, "paddock-pg")
-	if out, err := exec.Command(tool, "-d", q.connection, "init").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("cannot make the queue: %w\n%s", err, out)
-	}
+	db.Close(context.Background())
 	conf := filepath.Join(b.base, name+".conf")
 	if err := os.WriteFile(conf, []byte("connection "+q.connection+"\nconnections 8\nhost bench\nrenew true\n"), 0o644); err != nil {
 		return nil, err
 	}
-	q.server = exec.Command(tool, "-config", conf, "serve")
+	q.server = exec.Command(filepath.Join(b.bin, "paddock-pg"), "-config", conf, "serve")
 	q.server.Stderr = os.Stderr
 	out, err := q.server.StdoutPipe()
 	if err != nil {

@@ -3,6 +3,7 @@ package people
 import (
 	"bufio"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -214,13 +215,18 @@ func chunks(a *ads, do func(ads []string, last bool) error) error {
 	}
 }
 
+// numbers parses the command line of a command for jobs, and returns which they are.
+func (s *session) numbers(flags *flag.FlagSet, args []string) ([]int64, error) {
+	if err := s.parse(flags, args); err != nil {
+		return nil, err
+	}
+	return ids(flags.Args())
+}
+
 // each calls a function of the database that says for each job what it has done, and prints that.
 func (s *session) each(name string, args []string) error {
 	flags := s.flags(name)
-	if err := s.parse(flags, args); err != nil {
-		return err
-	}
-	numbers, err := ids(flags.Args())
+	numbers, err := s.numbers(flags, args)
 	if err != nil {
 		return err
 	}
@@ -257,10 +263,7 @@ func (s *session) alter(args []string) error {
 	after := flags.String("after", "", "not before `TIME`; 0s: at once")
 	attempts := flags.String("attempts", "", "`TIMES` that it may fail")
 	batch := flags.String("batch", "", "the `NAME` of its batch")
-	if err := s.parse(flags, args); err != nil {
-		return err
-	}
-	numbers, err := ids(flags.Args())
+	numbers, err := s.numbers(flags, args)
 	if err != nil {
 		return err
 	}
@@ -279,10 +282,7 @@ func (s *session) alter(args []string) error {
 
 func (s *session) retry(args []string) error {
 	flags := s.flags("retry")
-	if err := s.parse(flags, args); err != nil {
-		return err
-	}
-	numbers, err := ids(flags.Args())
+	numbers, err := s.numbers(flags, args)
 	if err != nil {
 		return err
 	}
@@ -316,10 +316,7 @@ const patience = 500 * time.Millisecond
 
 func (s *session) wait(args []string) error {
 	flags := s.flags("wait")
-	if err := s.parse(flags, args); err != nil {
-		return err
-	}
-	numbers, err := ids(flags.Args())
+	numbers, err := s.numbers(flags, args)
 	if err != nil {
 		return err
 	}
