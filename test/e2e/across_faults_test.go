@@ -137,20 +137,26 @@ func killWorkers(t *testing.T, dir string) (killed bool) {
 // again. What was cut off goes on.
 func TestFaultAcrossWorkers(t *testing.T) {
 	parallel(t)
-	a := newAcross(t, slowly, "")
+	a := newAcross(t, "", "")
 	a.mine("in", strings.Repeat("x", 20_000_000))
+	const slow = "TRANSFER_BANDWIDTH = 1000000\n"
 	for _, at := range []*desk{a.node, a.login} {
 		who := filepath.Base(at.dir)
-		job := a.submit(a.large(who), "-sandbox", "y", "-stagein", "in")
-		a.moving(job, false, 5_000_000)
+		a.knobs(slow)
+		job := a.submit(fmt.Sprintf("%s; until test -e %s/u/%s.go; do sleep 0.2; done", a.large(who), a.login.dir, who), "-sandbox", "y", "-stagein", "in")
+		a.moving(job, false, 1_000_000)
 		if !killWorkers(t, at.dir) {
 			t.Errorf("nothing moves the input on %s", who)
 		}
-		a.shown(job, "to")
-		a.moving(job, true, 5_000_000)
+		a.knobs("")
+		a.wrote(who + ".ran")
+		a.knobs(slow)
+		a.login.open(a.login.dir + "/u/" + who + ".go")
+		a.moving(job, true, 1_000_000)
 		if !killWorkers(t, at.dir) {
 			t.Errorf("nothing moves the output on %s", who)
 		}
+		a.knobs("")
 		if l := a.qacct(job, 1); len(l) != 1 || l[0]["failed"] != "0" || l[0]["hostname"] != "node" {
 			t.Errorf("%s: qacct: %q", who, l)
 		}
