@@ -51,9 +51,12 @@ func (f *Tail) Tell() (exit.Result, error) {
 	if e.Reason != "" {
 		text += fmt.Sprintf(" reason=%q", e.Reason)
 	}
-	if !f.Started.IsZero() && !f.Ended.IsZero() {
+	timed := !f.Started.IsZero() && !f.Ended.IsZero()
+	// Another host tells whole seconds, by a clock of its own.
+	starting, running, returning := max(0, f.Started.Sub(f.Taken)), max(0, f.Ended.Sub(f.Started)), max(0, time.Since(f.Ended))
+	if timed {
 		text += fmt.Sprintf(" waiting=%.4fs starting=%.4fs running=%.4fs returning=%.4fs",
-			f.Taken.Sub(t.Job.Submitted).Seconds(), f.Started.Sub(f.Taken).Seconds(), f.Ended.Sub(f.Started).Seconds(), time.Since(f.Ended).Seconds())
+			f.Taken.Sub(t.Job.Submitted).Seconds(), starting.Seconds(), running.Seconds(), returning.Seconds())
 	}
 	level := slog.LevelInfo
 	if e.Fate == job.FateError || e.Cause == spool.CauseLost {
@@ -61,8 +64,8 @@ func (f *Tail) Tell() (exit.Result, error) {
 	}
 	f.host.Log.Log(context.Background(), level, text)
 	f.host.Counts.End(outcome.Counted(f.End))
-	if !f.Started.IsZero() && !f.Ended.IsZero() {
-		f.host.Counts.Stages(f.Started.Sub(f.Taken), f.Ended.Sub(f.Started), time.Since(f.Ended))
+	if timed {
+		f.host.Counts.Stages(starting, running, returning)
 	}
 	f.host.Store.Accounted(t)
 	return exit.Nothing, nil
