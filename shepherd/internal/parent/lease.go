@@ -34,6 +34,11 @@ func (p *parent) readLease() error {
 		p.cancelled, p.expired, p.unleased = true, true, true
 		return nil
 	}
+	return p.watchLease(left)
+}
+
+// watchLease sets the timer for the end of the lease.
+func (p *parent) watchLease(left time.Duration) (err error) {
 	if p.loop.Lease, err = unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err == nil {
 		err = p.awaitLease(left)
 	}
@@ -43,12 +48,17 @@ func (p *parent) readLease() error {
 	return nil
 }
 
-// findLease is readLease for a run that may have got a lease since it began.
+// findLease reads the lease that a run may have got since it began. One that is over already
+// ends the run as one that ends now.
 func (p *parent) findLease() {
 	if p.loop.Lease >= 0 || p.unleased || p.part > phase.Job {
 		return
 	}
-	if err := p.readLease(); err != nil {
+	left, leased, err := p.leaseLeft()
+	if err == nil && leased {
+		err = p.watchLease(max(left, 0))
+	}
+	if err != nil {
 		p.log.Line(err.Error())
 	}
 }

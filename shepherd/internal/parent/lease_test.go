@@ -130,6 +130,14 @@ func TestLeaseLifted(t *testing.T) {
 	p.lapsed(p.lendNow(time.Second), 128+9)
 }
 
+// A lease may be over when a job that runs gets to know of it.
+func TestLeaseFoundOver(t *testing.T) {
+	t.Parallel()
+	p := newRig(t, "exec sleep 1000").start()
+	p.traced("parent: job-pid")
+	p.lapsed(p.lendNow(-time.Minute), 128+9)
+}
+
 // Of a lease that cannot be read nobody can say that it was renewed.
 func TestLeaseUnreadable(t *testing.T) {
 	t.Parallel()
@@ -231,7 +239,7 @@ func TestLeaseOverAtTheEnd(t *testing.T) {
 	expect(t, next, "ready")
 	p.poke(syscall.SIGTSTP)
 	expect(t, next, "USR2")
-	p.lendNow(time.Second)
+	p.lendNow(-time.Minute)
 	p.traced(spool.LeaseOver)
 	p.ended(p.wait(), 0, 128+9)
 }
