@@ -360,7 +360,7 @@ func TestAcrossHostileMemory(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		for i := range 1024 { // 256 MB of a file that it forgets again and again
+		for i := range 384 { // 96 MB of a file that it forgets again and again
 			if f.zips = nil; i%2 == 0 {
 				f.zips = zips
 			}

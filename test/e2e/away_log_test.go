@@ -38,7 +38,7 @@ func (a *elsewhere) events(name string, want ...string) (text string) {
 // The event log of a job is written where it was submitted, wherever it runs.
 func TestAwayEventLog(t *testing.T) {
 	parallel(t)
-	a := newAway(t, "STARTER_INITIAL_UPDATE_INTERVAL = 1\n")
+	a := newAway(t, often)
 	job := a.submit(`echo on >ran; until [ -e go ]; do sleep 0.2; done; exit 7`, "-attr", `UserLog="log"`, "-attr", `OutputAd="ad"`)
 	a.wrote("ran")
 	text := a.events("log", "000", "001")

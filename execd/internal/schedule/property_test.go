@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -258,7 +259,7 @@ func (g *game) firstOfItsKind(job int, w *wish) {
 func same(a, b *wish) bool {
 	x, y := a.api, b.api
 	x.Reserve, y.Reserve = false, false
-	return fmt.Sprint(x) == fmt.Sprint(y)
+	return reflect.DeepEqual(x, y)
 }
 
 func (g *game) queue(name string) *conf.Queue {
