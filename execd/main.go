@@ -53,7 +53,7 @@ const usage = `usage: execd [-debug] [-dev DIR | -root DIR]
        execd -fetch [SLOT ...]
        execd -renew [SLOT ...]
        execd -vacate [-fast] SLOT ...
-       execd -pilot [-idle TIME] [-grace TIME] [-end TIME] [-config DIR]
+       execd -pilot [-grace TIME] [-end TIME] [-config DIR]
        execd -pool new [NAME] [-submit] [-execute]
        execd -pool host NAME [-submit] [-execute] | revoke NAME | list
 `
@@ -98,7 +98,6 @@ func main() {
 			&cli.BoolFlag{Name: "fast", Usage: "with -vacate: kill what runs at once"},
 			&cli.StringFlag{Name: "pool", Usage: "make certificates of a pool; `VERB` is new, host, revoke, list"},
 			&cli.BoolFlag{Name: "pilot", Usage: "run as a job of a batch system, for work that is fetched"},
-			&cli.DurationFlag{Name: "idle", Value: 5 * time.Minute, Usage: "with -pilot: end when nothing ran for `TIME`, as 5m"},
 			&cli.DurationFlag{Name: "grace", Value: 2 * time.Minute, Usage: "with -pilot: leave `TIME` before the end"},
 			&cli.StringFlag{Name: "end", Usage: "with -pilot: when it ends, `TIME` as 2027-01-31T18:00:00Z"},
 			&cli.StringFlag{Name: "config", Usage: "with -pilot: the `DIR` with its hooks.conf"},
@@ -167,7 +166,7 @@ func run(c *cli.Context) error {
 		return err
 	}
 	if !c.Bool("pilot") && slices.ContainsFunc(pilotFlags, c.IsSet) {
-		return cli.Exit("execd: -idle, -grace, -end and -config belong to -pilot", exitUsage)
+		return cli.Exit("execd: -grace, -end and -config belong to -pilot", exitUsage)
 	}
 	if c.Bool("pilot") {
 		return runPilot(c, o)

@@ -18,22 +18,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/daemon"
 	"paddock/execd/internal/pilot"
 	"paddock/spool"
 )
 
 // pilotFlags are those of -pilot.
-var pilotFlags = []string{"idle", "grace", "end", "config"}
+var pilotFlags = []string{"grace", "end", "config"}
 
 // runPilot runs execd as a job of a batch system.
 func runPilot(c *cli.Context, o daemon.Options) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGUSR2)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	idle, grace := c.Duration("idle"), c.Duration("grace")
-	if c.IsSet("dev") || c.IsSet("root") || idle <= 0 || grace < 0 {
-		return cli.Exit("execd: -pilot has its own directory, -idle is a time, and -grace is none below 0", exitUsage)
+	grace := c.Duration("grace")
+	if c.IsSet("dev") || c.IsSet("root") || grace < 0 {
+		return cli.Exit("execd: -pilot has its own directory, and -grace is no time below 0", exitUsage)
 	}
 	var end time.Time
 	if text := c.String("end"); text != "" {
@@ -62,6 +63,10 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 	if err := pilot.Configure(&o.Places, from, &a, until); err != nil {
 		return &daemon.UsageError{Err: err}
 	}
+	configured, err := daemon.Check(o)
+	if err != nil {
+		return err
+	}
 	say := func(text string) { fmt.Fprintln(os.Stderr, "execd: pilot: "+text) }
 	for _, w := range warnings {
 		say("warning: " + w)
@@ -77,7 +82,7 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 	dirs := []string{filepath.Join(o.Places.Spool, spool.DirReports), filepath.Join(o.Places.Spool, spool.DirEvictions)}
 	life := &pilot.Life{
 		Call: api.NewClient(o.Places.Socket).Call, Ended: pilot.Ended(o.Places.Accounting), Told: pilot.Told(dirs...),
-		Until: until, Idle: idle, Signals: signals, Log: say,
+		Until: until, Idle: configured.Knobs.Duration(knob.NoClaimShutdown, pilot.Idle), Signals: signals, Log: say,
 	}
 	status := make(chan int, 1)
 	go func() {

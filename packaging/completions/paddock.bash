@@ -99,7 +99,7 @@ _paddock() {
   qlog:-n) return ;;
   qtop:-d|qtop:-n|qtop:-u) return ;;
   execd:-config|execd:-dev|execd:-root) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
-  execd:-end|execd:-grace|execd:-idle) return ;;
+  execd:-end|execd:-grace) return ;;
   execd:-speed) words='graceful quick fast' ;;
   execd:-pool) words='new host revoke list' ;;
   esac
@@ -122,7 +122,7 @@ _paddock() {
   qwait:-*) words='-help -json -timeout -version' ;;
   qlog:-*) words='-e -f -help -n -o -version' ;;
   qtop:-*) words='-b -d -help -json -n -u -version' ;;
-  execd:-*) words='-boot -check -config -debug -dev -drain -end -fast -fetch -grace -help -idle -json -off -pilot -pool -renew -repair -root -speed -status -t -vacate -version -wait' ;;
+  execd:-*) words='-boot -check -config -debug -dev -drain -end -fast -fetch -grace -help -json -off -pilot -pool -renew -repair -root -speed -status -t -vacate -version -wait' ;;
   qdel:*|qhold:*|qrls:*|qmod:*|qalter:*|qresub:*|qwait:*|qlog:*) words=$(_paddock_jobs) ;;
   qsub:*) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac

@@ -29,8 +29,8 @@ func TestProvision(t *testing.T) {
 	}
 	write("pg.conf", fmt.Sprintf("connection %s\nrenew %s/execd -renew\n", connection("hosts", d.name), bin))
 	write("serve", fmt.Sprintf("#!/bin/sh\nexec %s/paddock-pg -config %s/pg.conf serve\n", bin, base))
-	write("pilot/hooks.conf", "STARTD_JOB_HOOK_KEYWORD = PG\nPG_HOOK_SERVER = "+base+"/serve\n")
-	write("pilot.sh", fmt.Sprintf("#!/bin/sh\n#$ -S /bin/sh -j y -o %[1]s/pilot.$JOB_ID.log -pe smp 2 -l h_rt=0:30:0\nexec %[2]s/execd -pilot -config %[1]s/pilot -idle 2s -grace 10s\n", base, bin))
+	write("pilot/hooks.conf", "STARTD_JOB_HOOK_KEYWORD = PG\nSTARTD_NOCLAIM_SHUTDOWN = 2\nPG_HOOK_SERVER = "+base+"/serve\n")
+	write("pilot.sh", fmt.Sprintf("#!/bin/sh\n#$ -S /bin/sh -j y -o %[1]s/pilot.$JOB_ID.log -pe smp 2 -l h_rt=0:30:0\nexec %[2]s/execd -pilot -config %[1]s/pilot -grace 10s\n", base, bin))
 	write("pools/big", fmt.Sprintf("scheduler gridengine\nsubmit qsub %s/pilot.sh\ncpus 2\nmemory 1000\nseconds 1800\ngrace 10\nmax_pilots 3\nmax_queued 1\n", base))
 	write("pd/etc/queues/all.q", "qname all.q\nslots 4\npe_list smp\ntmpdir "+base+"\n")
 	write("pd/etc/pes/smp", "pe_name smp\nslots 99\nallocation_rule $pe_slots\n")

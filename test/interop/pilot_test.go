@@ -80,12 +80,13 @@ func testPilot(t *testing.T) {
 			t.Fatalf("%v\n%s\ntold: %s", err, log, told)
 		}
 	}
-	const submit = "cd pilot && qsub -terse -b y -shell n -cwd -N pilot -j y -o log -notify -l h_rt=0:20:0 "
-	pilot := submit + filepath.Join(bin, "execd") + " -pilot -config . "
+	pilot := func(idle int, options string) string {
+		return fmt.Sprintf("cd pilot && qsub -terse -b y -shell n -cwd -N pilot -j y -o log -notify -l h_rt=0:20:0 -v _CONDOR_STARTD_NOCLAIM_SHUTDOWN=%d %s/execd -pilot -config . %s", idle, bin, options)
+	}
 
 	give("fits", "echo >ran.fits", 60)
 	give("long", "echo >ran.long", 3600)
-	number := as(pilot + "-idle 5s -grace 30s")
+	number := as(pilot(5, "-grace 30s"))
 	await("the first pilot to end", "log", "pilot: ends: status=0")
 	log, err := os.ReadFile(filepath.Join(dir, "log"))
 	if err != nil {
@@ -101,7 +102,7 @@ func testPilot(t *testing.T) {
 	}
 
 	give("cut", "echo >ran.cut; exec sleep 1000", 600)
-	number = as(pilot + "-idle 1h")
+	number = as(pilot(0, ""))
 	await("work to begin", "ran.cut", "\n")
 	as("qdel " + number)
 	await("the end of the work to be told", "told", "evict cut\n")

@@ -21,6 +21,9 @@ const (
 	ExitBlackHole   = 75 // all work fails here
 )
 
+// Idle is for how long nothing may run, if STARTD_NOCLAIM_SHUTDOWN is not set.
+const Idle = 5 * time.Minute
+
 // What a pilot has patience for.
 const (
 	// rowOfFailures are so many units in a row that fail within quickly of their start.
@@ -48,7 +51,7 @@ type Life struct {
 	Told func(ctx context.Context)
 
 	Until   time.Time     // when it leaves at the latest; zero: at no time of its own
-	Idle    time.Duration // for how long nothing may run
+	Idle    time.Duration // for how long nothing may run; 0: for ever
 	Signals <-chan os.Signal
 	Log     func(text string)
 }
@@ -65,6 +68,9 @@ func (l *Life) Run(ctx context.Context) int {
 	defer look.Stop()
 	if l.Until.IsZero() {
 		until.Stop()
+	}
+	if l.Idle == 0 {
+		idle.Stop()
 	}
 	var gone <-chan struct{} // closed when nothing runs any more and nothing is started; nil: work is taken
 	retire := func(why string) {
@@ -85,7 +91,7 @@ func (l *Life) Run(ctx context.Context) int {
 			switch {
 			case n > 0:
 				idle.Stop()
-			case running > 0 || len(ended) > 0: // what is over at once may never be seen to run
+			case l.Idle > 0 && (running > 0 || len(ended) > 0): // what is over at once may never be seen to run
 				idle.Reset(l.Idle)
 			}
 			running = n

@@ -14,6 +14,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/api/accounting"
+	"paddock/execd/internal/conf/knob"
 )
 
 // fake is an execd. What runs ends after a time when it is asked to, or not before it is killed.
@@ -97,6 +98,12 @@ func (f *fake) call(ctx context.Context, verb string, request, reply any) error 
 	return nil
 }
 
+func TestIdle(t *testing.T) {
+	if d := knob.Find(knob.NoClaimShutdown); d == nil || d.Default != fmt.Sprint(int(Idle.Seconds())) {
+		t.Errorf("%+v is not %v", d, Idle)
+	}
+}
+
 // TestLife plays the lives that pilots have.
 func TestLife(t *testing.T) {
 	const hour = time.Hour
@@ -108,6 +115,7 @@ func TestLife(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		takes   time.Duration
+		stays   bool // however long it is idle
 		deaf    bool
 		play    func(f *fake, signals chan<- os.Signal)
 		until   time.Duration
@@ -126,6 +134,7 @@ func TestLife(t *testing.T) {
 			},
 			drained: hour + 5*time.Minute, over: hour + 5*time.Minute, speeds: ",quick",
 		},
+		"idle for as long as it may last": {stays: true, until: hour, drained: hour, over: hour, speeds: ",quick", log: "the time is over"},
 		"the time is over": {
 			takes: 3 * time.Second, until: hour, play: func(f *fake, _ chan<- os.Signal) { f.set(func() { f.running = 1 }) },
 			drained: hour, over: hour + 3*time.Second, speeds: ",quick", log: "the time is over",
@@ -180,7 +189,7 @@ func TestLife(t *testing.T) {
 				began, signals := time.Now(), make(chan os.Signal, 1)
 				var log strings.Builder
 				l := &Life{
-					Call: f.call, Idle: 5 * time.Minute, Signals: signals, Told: func(context.Context) {},
+					Call: f.call, Idle: Idle, Signals: signals, Told: func(context.Context) {},
 					Log: func(text string) { fmt.Fprintln(&log, text) },
 					Ended: func() []accounting.Record {
 						f.mu.Lock()
@@ -189,6 +198,9 @@ func TestLife(t *testing.T) {
 						f.ended = nil
 						return list
 					},
+				}
+				if tt.stays {
+					l.Idle = 0
 				}
 				if tt.until > 0 {
 					l.Until = began.Add(tt.until)

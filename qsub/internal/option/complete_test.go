@@ -72,7 +72,6 @@ var execdOptions = []Option{
 	{Name: "-fetch", Help: "ask for work now"},
 	{Name: "-grace", Args: one("time"), Kind: Text, Help: "with -pilot: leave so long before the end, as 2m"},
 	{Name: "-help", Help: "show help"},
-	{Name: "-idle", Args: one("time"), Kind: Text, Help: "with -pilot: end when nothing ran for so long, as 5m"},
 	{Name: "-json", Help: "with -status: print JSON"},
 	{Name: "-off", Help: "with -drain: start jobs again; with -boot: undo it"},
 	{Name: "-pilot", Help: "run as a job of a batch system, for work that is fetched"},

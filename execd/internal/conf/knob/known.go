@@ -45,6 +45,9 @@ const (
 // sets it.
 const Pilot = "PilotScheduler"
 
+// NoClaimShutdown is for how long no slot of a pilot may be in use.
+const NoClaimShutdown = "STARTD_NOCLAIM_SHUTDOWN"
+
 // Known is a knob that execd reads.
 type Known struct {
 	Name     string // in that of a family N stands for a slot's number, KEYWORD for a keyword and NAME for a name
@@ -100,6 +103,7 @@ var known = []Known{
 	{Name: "ALIVE_INTERVAL", Kind: Seconds, Least: 1, Default: "300", Meaning: "how often a holder has to renew his claim, if he says nothing else"},
 	{Name: "MAX_CLAIM_ALIVES_MISSED", Kind: Number, Least: 1, Default: "6", Meaning: "after how many missed renewals the claim is lost"},
 	{Name: "MATCH_TIMEOUT", Kind: Seconds, Least: 1, Default: "120", Meaning: "how long a matched slot waits for its claim"},
+	{Name: NoClaimShutdown, Kind: Seconds, Default: "300", Meaning: "how long no slot of a pilot may be in use before it ends; 0: for ever"},
 	{Name: "KILLING_TIMEOUT", Kind: Seconds, Least: 1, Default: "30", Meaning: "how long a killed job has to be gone before its whole family is killed"},
 	{Name: "CLAIM_USERS", Kind: List, Patterns: true, Meaning: "who may claim slots beside managers: users, or patterns"},
 	{Name: "REMOTE_OWNERS", Kind: List, Patterns: true, Meaning: "users, or patterns, as whom work of other hosts may run; root never"},
