@@ -79,6 +79,10 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
+	leave, err := share(ctx, &o.Places, say)
+	if err != nil {
+		return &daemon.UsageError{Err: err}
+	}
 	dirs := []string{filepath.Join(o.Places.Spool, spool.DirReports), filepath.Join(o.Places.Spool, spool.DirEvictions)}
 	life := &pilot.Life{
 		Call: api.NewClient(o.Places.Socket).Call, Ended: pilot.Ended(o.Places.Accounting), Told: pilot.Told(dirs...),
@@ -94,6 +98,7 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 	}
 	stop()
 	code := <-status
+	leave()
 	if n := pilot.Untold(dirs...); n > 0 {
 		say(fmt.Sprintf("%d ends were not told: they stay in %s", n, o.Places.Spool))
 	} else if err := os.RemoveAll(o.Places.State); err != nil {
@@ -104,6 +109,39 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 		return cli.Exit("", code)
 	}
 	return nil
+}
+
+// share has the ends of work told that pilots before could not tell, if there is a directory that they
+// share, and returns what leaves those of this one there, when the execd has ended and ctx is done.
+func share(ctx context.Context, places *api.Places, say func(string)) (leave func(), err error) {
+	dir := os.Getenv(pilot.SharedVariable)
+	if dir == "" {
+		return func() {}, nil
+	}
+	root, err := spool.OpenRoot(places.Spool, true)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	s, err := pilot.OpenShared(dir, root.Path(spool.DirReports), host+"."+filepath.Base(places.State), say)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Take(); err != nil {
+		say(err.Error())
+	}
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		s.Follow(ctx)
+	}()
+	return func() {
+		<-followed
+		s.Leave()
+	}, nil
 }
 
 // thisHost is what is known of this process and its host.

@@ -175,22 +175,22 @@ func (d *db) claim(ctx context.Context, slot string, classes []int32, lows []int
 }
 
 func (d *db) accept(ctx context.Context, r run) (is bool, err error) {
-	err = d.pool.QueryRow(ctx, "select paddock.accept($1, $2, $3)", r.job, r.gen, d.host).Scan(&is)
+	err = d.pool.QueryRow(ctx, "select paddock.accept($1, $2, $3)", r.job, r.gen, r.host).Scan(&is)
 	return is, err
 }
 
 func (d *db) refuse(ctx context.Context, r run, reason string) error {
-	_, err := d.pool.Exec(ctx, "select paddock.refuse($1, $2, $3, $4)", r.job, r.gen, d.host, reason)
+	_, err := d.pool.Exec(ctx, "select paddock.refuse($1, $2, $3, $4)", r.job, r.gen, r.host, reason)
 	return err
 }
 
 func (d *db) renew(ctx context.Context, r run) (word string, err error) {
-	err = d.pool.QueryRow(ctx, "select paddock.renew($1, $2, $3)", r.job, r.gen, d.host).Scan(&word)
+	err = d.pool.QueryRow(ctx, "select paddock.renew($1, $2, $3)", r.job, r.gen, r.host).Scan(&word)
 	return word, err
 }
 
 func (d *db) report(ctx context.Context, r run, word, result string) (answer string, err error) {
-	err = d.pool.QueryRow(ctx, "select paddock.report($1, $2, $3, $4, $5::text::jsonb)", r.job, r.gen, d.host, word, result).Scan(&answer)
+	err = d.pool.QueryRow(ctx, "select paddock.report($1, $2, $3, $4, $5::text::jsonb)", r.job, r.gen, r.host, word, result).Scan(&answer)
 	return answer, err
 }
 

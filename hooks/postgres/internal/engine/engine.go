@@ -72,7 +72,14 @@ func New(c *Config, log func(string)) (*Engine, error) {
 func (e *Engine) Close() { e.db.pool.Close() }
 
 // run is one run of a job: what is said of another one does not count.
-type run struct{ job, gen int64 }
+type run struct {
+	job, gen int64
+	host     string // which has its lease
+}
+
+// attrHost is the host to which a job was given, in its ad. Who tells of it may be another one: a
+// pilot tells what one that is gone could not.
+const attrHost = "LeaseHost"
 
 // identity is the GlobalJobId of a run.
 var identity = regexp.MustCompile(`^([0-9]{1,18})\.([0-9]{1,18})@([0-9a-f]{8})$`)
@@ -112,7 +119,11 @@ func (e *Engine) runOf(ctx context.Context, ad *classad.Ad) (run, error) {
 	}
 	job, _ := strconv.ParseInt(m[1], 10, 64)
 	gen, _ := strconv.ParseInt(m[2], 10, 64)
-	return run{job, gen}, nil
+	host, ok := (&classad.Env{My: ad}).Attr(attrHost).Str()
+	if !ok {
+		host = e.conf.Host
+	}
+	return run{job, gen, host}, nil
 }
 
 // Answer answers a call of a hook: the exit status, and what is printed.
@@ -194,7 +205,7 @@ func (e *Engine) Claim(ctx context.Context, s *slot) ([]byte, error) {
 		}
 		e.log(fmt.Sprintf("job %d: %v", w.job, err))
 		result, _ := json.Marshal(map[string]string{"HoldReason": err.Error()})
-		if _, err := e.db.report(ctx, run{w.job, w.gen}, "hold", string(result)); err != nil {
+		if _, err := e.db.report(ctx, run{w.job, w.gen, e.conf.Host}, "hold", string(result)); err != nil {
 			return nil, err
 		}
 	}
@@ -299,7 +310,8 @@ func (e *Engine) compose(w *work, installation string) ([]byte, error) {
 	}
 	set := []classad.Attr{
 		{Name: "Owner", Expr: classad.String(w.owner).Expr()},
-		{Name: "GlobalJobId", Expr: classad.String(run{w.job, w.gen}.global(installation)).Expr()},
+		{Name: "GlobalJobId", Expr: classad.String(run{job: w.job, gen: w.gen}.global(installation)).Expr()},
+		{Name: attrHost, Expr: classad.String(e.conf.Host).Expr()},
 		{Name: "JobLeaseDuration", Expr: classad.Int(int64(w.term)).Expr()},
 		{Name: "NumJobStarts", Expr: classad.Int(int64(w.attempts + w.evictions)).Expr()},
 	}

@@ -84,14 +84,14 @@ func TestMay(t *testing.T) {
 
 // TestCompose has whatever an ad says of owner, identity and requests not count.
 func TestCompose(t *testing.T) {
-	e, err := New(&Config{Connections: 1}, func(string) {})
+	e, err := New(&Config{Connections: 1, Host: "node1"}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
 	e.classes[1] = newClass(t, "ann", "requestcpus = 1")
 	text, err := e.compose(&work{job: 5, gen: 6, class: 1, owner: "ann", term: 300, ad: "Cmd = \"/bin/true\"\nOwner = \"root\"\nOWNER = \"root\"\n" +
-		"GlobalJobId = \"1.1@00000000\"\nJobLeaseDuration = 9\nRequestCpus = 64\nrequestmemory = 0\n"}, "0123abcd")
+		"GlobalJobId = \"1.1@00000000\"\nLeaseHost = \"node2\"\nJobLeaseDuration = 9\nRequestCpus = 64\nrequestmemory = 0\n"}, "0123abcd")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestCompose(t *testing.T) {
 	}
 	env := &classad.Env{My: ad}
 	for name, want := range map[string]string{
-		"Owner": `"ann"`, "GlobalJobId": `"5.6@0123abcd"`, "JobLeaseDuration": "300", "RequestCpus": "1", "RequestMemory": "1", "RequestDisk": "1",
+		"Owner": `"ann"`, "GlobalJobId": `"5.6@0123abcd"`, "JobLeaseDuration": "300", "LeaseHost": `"node1"`, "RequestCpus": "1", "RequestMemory": "1", "RequestDisk": "1",
 	} {
 		if got := env.Attr(name).String(); got != want {
 			t.Errorf("%s is %s; want %s", name, got, want)
@@ -114,7 +114,7 @@ func TestCompose(t *testing.T) {
 		t.Errorf("an ad with a script is %.200q: %v, %v", text, err, cut)
 	}
 	e.installation = "0123abcd"
-	if r, err := e.runOf(t.Context(), ad); err != nil || r != (run{5, 6}) {
+	if r, err := e.runOf(t.Context(), ad); err != nil || r != (run{5, 6, "node1"}) {
 		t.Errorf("%v, %v", r, err)
 	}
 	e.installation = "ffffffff"
