@@ -106,7 +106,7 @@ install: build
 		t) sed 's|/usr/sbin/|$(SBINDIR)/|; s|/usr/bin/|$(BINDIR)/|' "$$source" | install $$own -m $$mode /dev/stdin "$$to" ;; \
 		c) [ -e "$$to" ] || install $$own -m $$mode "$$source" "$$to" ;; \
 		l) ln -sfn "$$source" "$$to" ;; \
-		s) ;; \
+		s | p) ;; \
 		*) echo "packaging/manifest: no such type: $$type" >&2; exit 1 ;; \
 		esac || exit 1; \
 	done

@@ -17,19 +17,60 @@ import (
 	"github.com/goreleaser/nfpm/v2/rpm"
 )
 
-const (
-	maintainer  = "The Paddock maintainers <maintainers@users.noreply.a-seed-dac2ae65.example>"
-	description = `Batch system of one host: execution daemon and commands
+const maintainer = "The Paddock maintainers <maintainers@users.noreply.a-seed-dac2ae65.example>"
+
+// A product is what there is a package of in each format.
+type product struct {
+	name, description string
+	deb, rpm          relations
+	scripts           bool // it has those of packaging/deb and packaging/rpm
+}
+
+// relations are those of a package to others, in the words of its format.
+type relations struct{ depends, recommends, suggests, conflicts, breaks, replaces []string }
+
+// products is all of them. What is before the first p of the manifest is in the first.
+var products = []product{
+	{
+		name: "paddock", scripts: true,
+		description: `Batch system of one host: execution daemon and commands
 Paddock runs the jobs of all users of a host in the order of a queue: an
 execution daemon, execd, one parent process for each job, and Grid Engine's
 commands, as qsub, qstat and qrsh. On top are HTCondor's slots, claims, job
 hooks and sandboxes. It needs no other service and no configuration.
 .
-Jobs go on while execd is upgraded, stopped or started again.`
-)
+Jobs go on while execd is upgraded, stopped or started again.`,
+		deb: relations{
+			depends: []string{"systemd | systemd-sysusers"}, recommends: []string{"curl"}, suggests: []string{"paddock-postgres"},
+			// They have the same commands and manual pages.
+			conflicts: []string{"gridengine-client", "gridengine-common", "torque-client", "slurm-wlm-torque"},
+		},
+		rpm: relations{
+			depends: []string{"/bin/sh", "systemd"}, recommends: []string{"curl"}, suggests: []string{"paddock-postgres"},
+			conflicts: []string{"gridengine", "torque-client", "slurm-torque"},
+		},
+	},
+	{
+		name: "paddock-postgres",
+		description: `Queue of many hosts in a PostgreSQL database
+paddock-pg makes a PostgreSQL database the queue of any number of hosts:
+people add jobs and look after them with it, execd of Paddock has it as the
+hooks by which it gets work, and it has a cluster run as many execds as the
+jobs that wait need.
+.
+It runs where execd does, and where jobs are submitted. The database may be on
+another host.`,
+		// What it has was in paddock before the first release.
+		deb: relations{
+			recommends: []string{"postgresql-client"}, suggests: []string{"paddock", "postgresql"},
+			breaks: []string{"paddock (<< 0.1.0~)"}, replaces: []string{"paddock (<< 0.1.0~)"},
+		},
+		rpm: relations{recommends: []string{"postgresql"}, suggests: []string{"paddock"}, conflicts: []string{"paddock < 0.1.0~"}},
+	},
+}
 
-// info returns what nfpm has to know of every format.
-func (b *build) info(tree []file) *nfpm.Info {
+// info returns what nfpm has to know of a package in every format.
+func (b *build) info(p *product, r *relations, tree []file) *nfpm.Info {
 	types := map[kind]string{directory: files.TypeDir, regular: files.TypeFile, config: files.TypeConfigNoReplace, link: files.TypeSymlink}
 	var contents files.Contents
 	for _, f := range tree {
@@ -41,37 +82,43 @@ func (b *build) info(tree []file) *nfpm.Info {
 		})
 	}
 	return nfpm.WithDefaults(&nfpm.Info{
-		Name:            "paddock",
+		Name:            p.name,
 		Arch:            "amd64",
 		Version:         b.version,
 		Maintainer:      maintainer,
-		Description:     description,
+		Description:     p.description,
 		MTime:           b.time,
 		DisableGlobbing: true,
-		Overridables:    nfpm.Overridables{Contents: contents},
+		Overridables: nfpm.Overridables{
+			Contents: contents, Depends: r.depends, Recommends: r.recommends, Suggests: r.suggests, Conflicts: r.conflicts, Replaces: r.replaces,
+			Deb: nfpm.Deb{Breaks: r.breaks},
+		},
 	})
 }
 
 // scripts writes the scripts that a package runs where it is installed, with what they
-// have in common, and returns their paths.
-func (b *build) scripts(work, format string, names ...string) ([]string, error) {
+// have in common, and returns their paths: nothing for one that has none.
+func (b *build) scripts(p *product, work, format, post, pre, after string) (nfpm.Scripts, error) {
+	if !p.scripts {
+		return nfpm.Scripts{}, nil
+	}
 	common, err := os.ReadFile(filepath.Join(b.root, "packaging", "maintainer.sh"))
 	if err != nil {
-		return nil, err
+		return nfpm.Scripts{}, err
 	}
 	var paths []string
-	for _, name := range names {
+	for _, name := range []string{post, pre, after} {
 		own, err := os.ReadFile(filepath.Join(b.root, "packaging", format, name))
 		if err != nil {
-			return nil, err
+			return nfpm.Scripts{}, err
 		}
 		path := filepath.Join(work, name)
 		if err := os.WriteFile(path, slices.Concat([]byte("#!/bin/sh\nset -e\n\n"), common, []byte("\n"), own), 0o755); err != nil {
-			return nil, err
+			return nfpm.Scripts{}, err
 		}
 		paths = append(paths, path)
 	}
-	return paths, nil
+	return nfpm.Scripts{PostInstall: paths[0], PreRemove: paths[1], PostRemove: paths[2]}, nil
 }
 
 // added returns a file that only one format has. The source is below the tree.
@@ -82,25 +129,20 @@ func (b *build) added(path, source string) file {
 // debianVersion is a version as Debian has it: what comes before a release is less.
 func debianVersion(version string) string { return strings.Replace(version, "-", "~", 1) }
 
-func (b *build) deb(tree []file, work, out string) (string, error) {
-	info := b.info(append(tree, b.added("/usr/share/lintian/overrides/paddock", "packaging/deb/lintian-overrides")))
+func (b *build) deb(p *product, tree []file, work, out string) (string, error) {
+	info := b.info(p, &p.deb, append(tree, b.added("/usr/share/lintian/overrides/"+p.name, "packaging/deb/"+p.name+".lintian-overrides")))
 	info.Section = "admin"
-	info.Depends = []string{"systemd | systemd-sysusers"}
-	info.Recommends = []string{"curl"}
-	// They have the same commands and manual pages.
-	info.Conflicts = []string{"gridengine-client", "gridengine-common", "torque-client", "slurm-wlm-torque"}
 	info.Deb.Compression = "gzip:9"
-	scripts, err := b.scripts(work, "deb", "postinst", "prerm", "postrm")
-	if err != nil {
+	var err error
+	if info.Scripts, err = b.scripts(p, work, "deb", "postinst", "prerm", "postrm"); err != nil {
 		return "", err
 	}
-	info.Scripts = nfpm.Scripts{PostInstall: scripts[0], PreRemove: scripts[1], PostRemove: scripts[2]}
 	return write(out, deb.Default.ConventionalFileName(info), func(w io.Writer) error { return deb.Default.Package(info, w) })
 }
 
-func (b *build) rpm(tree []file, work, out string) (string, error) {
-	const licence = "/usr/share/licenses/paddock/LICENSE"
-	info := b.info(append(tree, file{path: filepath.Dir(licence), kind: directory, owner: "root", group: "root", mode: 0o755}, b.added(licence, "LICENSE")))
+func (b *build) rpm(p *product, tree []file, work, out string) (string, error) {
+	licence := "/usr/share/licenses/" + p.name + "/LICENSE"
+	info := b.info(p, &p.rpm, append(tree, file{path: filepath.Dir(licence), kind: directory, owner: "root", group: "root", mode: 0o755}, b.added(licence, "LICENSE")))
 	for _, c := range info.Contents {
 		switch {
 		case c.Destination == licence:
@@ -111,16 +153,12 @@ func (b *build) rpm(tree []file, work, out string) (string, error) {
 	}
 	info.License = "Apache-2.0"
 	info.Release = "1"
-	info.Depends = []string{"/bin/sh", "systemd"}
-	info.Recommends = []string{"curl"}
-	info.Conflicts = []string{"gridengine", "torque-client", "slurm-torque"}
 	info.RPM.Compression = "gzip:9"
 	info.RPM.BuildHost = "localhost"
-	scripts, err := b.scripts(work, "rpm", "post", "preun", "postun")
-	if err != nil {
+	var err error
+	if info.Scripts, err = b.scripts(p, work, "rpm", "post", "preun", "postun"); err != nil {
 		return "", err
 	}
-	info.Scripts = nfpm.Scripts{PostInstall: scripts[0], PreRemove: scripts[1], PostRemove: scripts[2]}
 	if info.Changelog, err = b.rpmChangelog(work); err != nil {
 		return "", err
 	}
@@ -156,8 +194,8 @@ func (b *build) rpmChangelog(work string) (string, error) {
 }
 
 // tar writes the tree below a directory that has the name of the archive.
-func (b *build) tar(tree []file, _, out string) (string, error) {
-	top := "paddock-" + b.version
+func (b *build) tar(p *product, tree []file, _, out string) (string, error) {
+	top := p.name + "-" + b.version
 	return write(out, top+"-linux-amd64.tar.gz", func(w io.Writer) error {
 		zipped, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 		if err != nil {

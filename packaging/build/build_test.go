@@ -63,8 +63,10 @@ func TestIdentify(t *testing.T) {
 }
 
 func TestManifest(t *testing.T) {
-	files, err := parseManifest("# a comment\n\nd root root 0711 /var/spool/paddock\nt root root 0644 @PREFIX@/lib/x x\nc root adm 0640 /etc/c etc/c\n"+
-		"f root root 0755 @BINDIR@/qsub @BIN@/qsub\nl root root 0777 @BINDIR@/qstat qsub\ns root root 0700 /var/spool/paddock/HOST\n", "tree", "programs")
+	const text = "# a comment\n\nd root root 0711 /var/spool/paddock\nt root root 0644 @PREFIX@/lib/x x\nc root adm 0640 /etc/c etc/c\n" +
+		"f root root 0755 @BINDIR@/qsub @BIN@/qsub\nl root root 0777 @BINDIR@/qstat qsub\ns root root 0700 /var/spool/paddock/HOST\np paddock-postgres\n" +
+		"f root root 0755 @BINDIR@/paddock-pg @BIN@/paddock-pg\n"
+	files, err := parseManifest(text, "paddock", "tree", "programs")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +85,11 @@ func TestManifest(t *testing.T) {
 			t.Errorf("got %v; want %v", files[i], want[i])
 		}
 	}
-	for _, line := range []string{"x root root 0644 /a b", "f root root 0644 /a", "d root root 0644 /a b", "f root root rwx /a b"} {
-		if _, err := parseManifest("\n"+line+"\n", "", ""); err == nil || !strings.HasPrefix(err.Error(), "packaging/manifest:2: ") {
+	if files, err = parseManifest(text, "paddock-postgres", "tree", "programs"); err != nil || len(files) != 1 || files[0].path != "/usr/bin/paddock-pg" {
+		t.Errorf("the second package: %v, %v", files, err)
+	}
+	for _, line := range []string{"p paddock-x", "x root root 0644 /a b", "f root root 0644 /a", "d root root 0644 /a b", "f root root rwx /a b"} {
+		if _, err := parseManifest("\n"+line+"\n", "paddock", "", ""); err == nil || !strings.HasPrefix(err.Error(), "packaging/manifest:2: ") {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
@@ -95,7 +100,7 @@ func TestOwnDirectories(t *testing.T) {
 	for _, dir := range ownDirectories([]file{
 		{path: "/etc/paddock", kind: directory}, {path: "/etc/paddock/queues/all.q"},
 		{path: "/usr/share/doc/paddock/examples/x"}, {path: "/usr/lib/systemd/system/paddock-execd.service"},
-	}) {
+	}, "paddock") {
 		got = append(got, dir.path)
 	}
 	if want := "/etc/paddock/queues /usr/share/doc/paddock/examples /usr/share/doc/paddock"; strings.Join(got, " ") != want {
@@ -131,17 +136,17 @@ func TestChangelog(t *testing.T) {
 	want := "paddock (1.3.0~dev) unstable; urgency=medium\n\n  * One thing, which takes two lines.\n\n -- " + maintainer +
 		"  Tue, 03 Nov 2026 04:05:06 +0000\n\npaddock (1.2.0) unstable; urgency=medium\n\n  * Another.\n\n -- " + maintainer +
 		"  Mon, 02 Nov 2026 00:00:00 +0000\n"
-	if got := b.debianChangelog(); got != want {
+	if got := b.debianChangelog("paddock"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	// A build of what was released, under another version.
 	b = &build{version: "1.2.0-dev", time: b.time, notes: []release{{version: "Unreleased"}, {version: "1.2.0", items: []string{"Another."}}}}
 	want = "paddock (1.2.0~dev) unstable; urgency=medium\n\n  * As 1.2.0.\n\n -- "
-	if got := b.debianChangelog(); !strings.HasPrefix(got, want) {
+	if got := b.debianChangelog("paddock"); !strings.HasPrefix(got, want) {
 		t.Errorf("got\n%s\nwant at first\n%s", got, want)
 	}
 	b.version = "1.2.0"
-	if got := b.debianChangelog(); strings.Count(got, "urgency") != 1 {
+	if got := b.debianChangelog("paddock"); strings.Count(got, "urgency") != 1 {
 		t.Errorf("a release has more than its own changes:\n%s", got)
 	}
 	const loose = "CHANGELOG.md has changes in [Unreleased], which belong to the section of a version"

@@ -104,11 +104,11 @@ func (b *build) changes() []release {
 	return changes
 }
 
-// debianChangelog returns the changelog in the format of deb-changelog(5).
-func (b *build) debianChangelog() string {
+// debianChangelog returns the changelog of a package in the format of deb-changelog(5).
+func (b *build) debianChangelog(name string) string {
 	var out strings.Builder
 	for _, r := range b.changes() {
-		fmt.Fprintf(&out, "paddock (%s) unstable; urgency=medium\n\n", debianVersion(r.version))
+		fmt.Fprintf(&out, "%s (%s) unstable; urgency=medium\n\n", name, debianVersion(r.version))
 		for _, item := range r.items {
 			out.WriteString(wrap(item, "  * ", "    ", 80))
 		}

@@ -170,7 +170,7 @@ License: Apache-2.0
 
 License: Apache-2.0
  On Debian systems the text is in /usr/share/common-licenses/Apache-2.0,
- elsewhere in /usr/share/licenses/paddock/LICENSE.
+ elsewhere in the file LICENSE below /usr/share/licenses.
 `)
 	for _, m := range modules {
 		fmt.Fprintf(&out, "\nFiles: %s/*\nCopyright: %s\nLicense: %s\n", m.path, strings.Join(m.holders(), "\n "), strings.ReplaceAll(m.licence, "AND", "and"))

@@ -1,6 +1,6 @@
 // Build makes the packages of a release from what `make build` has made and
-// packaging/manifest names: a deb, an rpm and a tar of the same tree, a list of what
-// the programs link in the format SPDX, and the sums of them all. `make dist` runs it.
+// packaging/manifest names: of each product a deb, an rpm and a tar of the same tree, a
+// list of what the programs link in the format SPDX, and the sums of them all. `make dist` runs it.
 // It is a module of its own, so that nobody who builds Paddock needs what it links.
 //
 // The same commit makes the same bytes: times are SOURCE_DATE_EPOCH, owners come from
@@ -76,22 +76,35 @@ func dist(root, bin, out, version string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	files, err := b.tree(work)
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
 	var names []string
-	for _, make := range []func(files []file, work, out string) (string, error){b.deb, b.rpm, b.tar, b.spdx} {
-		name, err := make(files, work, out)
+	var all []file
+	for i := range products {
+		p := &products[i]
+		work := filepath.Join(work, p.name)
+		if err := os.Mkdir(work, 0o755); err != nil {
+			return err
+		}
+		files, err := b.tree(p, work)
 		if err != nil {
 			return err
 		}
-		names = append(names, name)
+		for _, make := range []func(p *product, files []file, work, out string) (string, error){b.deb, b.rpm, b.tar} {
+			name, err := make(p, files, work, out)
+			if err != nil {
+				return err
+			}
+			names = append(names, name)
+		}
+		all = append(all, files...)
 	}
-	return writeSums(out, names)
+	name, err := b.spdx(all, out)
+	if err != nil {
+		return err
+	}
+	return writeSums(out, append(names, name))
 }
 
 // writeSums writes SHA256SUMS, which sha256sum -c reads.

@@ -40,14 +40,20 @@ var kinds = map[string]kind{"d": directory, "f": regular, "t": regular, "c": con
 // places are those of a package.
 var places = strings.NewReplacer("@PREFIX@", "/usr", "@BINDIR@", "/usr/bin", "@SBINDIR@", "/usr/sbin", "@MANDIR@", "/usr/share/man")
 
-// parseManifest reads the text of packaging/manifest. Sources are below root, and
-// programs in bin.
-func parseManifest(text, root, bin string) ([]file, error) {
+// parseManifest reads what the text of packaging/manifest has of a package. Sources are
+// below root, and programs in bin.
+func parseManifest(text, name, root, bin string) ([]file, error) {
 	var files []file
-	number := 0
+	number, in := 0, products[0].name
 	for line := range strings.Lines(text) {
 		number++
 		f := strings.Fields(places.Replace(line))
+		if len(f) == 2 && f[0] == "p" {
+			if in = f[1]; !slices.ContainsFunc(products, func(p product) bool { return p.name == in }) {
+				return nil, fmt.Errorf("packaging/manifest:%d: there is no package %s", number, in)
+			}
+			continue
+		}
 		if len(f) == 0 || strings.HasPrefix(f[0], "#") || f[0] == "s" {
 			continue
 		}
@@ -70,20 +76,22 @@ func parseManifest(text, root, bin string) ([]file, error) {
 				e.source = filepath.Join(root, f[5])
 			}
 		}
-		files = append(files, e)
+		if in == name {
+			files = append(files, e)
+		}
 	}
 	return files, nil
 }
 
-// tree returns all that is packed, sorted by path: what the manifest names, with manual
+// tree returns all that a package has, sorted by path: what the manifest names, with manual
 // pages compressed, the changelog, and the directories that nobody else has. What is
 // made for it is written to the directory work.
-func (b *build) tree(work string) ([]file, error) {
+func (b *build) tree(p *product, work string) ([]file, error) {
 	text, err := os.ReadFile(filepath.Join(b.root, "packaging", "manifest"))
 	if err != nil {
 		return nil, err
 	}
-	files, err := parseManifest(string(text), b.root, b.bin)
+	files, err := parseManifest(string(text), p.name, b.root, b.bin)
 	if err != nil {
 		return nil, err
 	}
@@ -99,12 +107,12 @@ func (b *build) tree(work string) ([]file, error) {
 			}
 		}
 	}
-	changelog, err := compressed(work, "changelog.gz", []byte(b.debianChangelog()))
+	changelog, err := compressed(work, "changelog.gz", []byte(b.debianChangelog(p.name)))
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, file{path: "/usr/share/doc/paddock/changelog.gz", kind: regular, owner: "root", group: "root", mode: 0o644, source: changelog})
-	files = append(files, ownDirectories(files)...)
+	files = append(files, file{path: "/usr/share/doc/" + p.name + "/changelog.gz", kind: regular, owner: "root", group: "root", mode: 0o644, source: changelog})
+	files = append(files, ownDirectories(files, p.name)...)
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	return files, nil
 }
@@ -128,15 +136,15 @@ func compressed(dir, name string, data []byte) (string, error) {
 }
 
 // ownDirectories returns the directories of ours above the files that are not among
-// them: those called paddock, and all below. Others belong to the system.
-func ownDirectories(files []file) []file {
+// them: those called like the package, and all below. Others belong to the system.
+func ownDirectories(files []file, name string) []file {
 	seen := make(map[string]bool)
 	for _, f := range files {
 		seen[f.path] = f.kind == directory
 	}
 	var dirs []file
 	for _, f := range files {
-		for dir := path.Dir(f.path); strings.Contains(dir+"/", "/paddock/") && !seen[dir]; dir = path.Dir(dir) {
+		for dir := path.Dir(f.path); strings.Contains(dir+"/", "/"+name+"/") && !seen[dir]; dir = path.Dir(dir) {
 			seen[dir] = true
 			dirs = append(dirs, file{path: dir, kind: directory, owner: "root", group: "root", mode: 0o755})
 		}

@@ -74,7 +74,7 @@ func spdxID(kind, name string) string {
 }
 
 // spdx writes which modules each program links, as the programs themselves say.
-func (b *build) spdx(tree []file, _, out string) (string, error) {
+func (b *build) spdx(tree []file, out string) (string, error) {
 	name := "paddock-" + b.version
 	own := spdxID("Package", "paddock")
 	doc := spdxDocument{

@@ -35,7 +35,16 @@ const (
 )
 
 // A release is a directory with what `make dist` has made.
-type release struct{ dir, bin, deb, rpm, tar string }
+type release struct {
+	dir, bin string
+	made     // of package paddock
+	postgres made
+}
+
+// made is a package in all formats.
+type made struct{ name, deb, rpm, tar string }
+
+func (r *release) packages() []made { return []made{r.made, r.postgres} }
 
 // released are the packages that were made, once for all tests of this file.
 var released = struct {
@@ -93,7 +102,10 @@ func makeRelease(t *testing.T, root, dir, version string, env ...string) release
 		}
 		return found[0]
 	}
-	return release{dir, filepath.Join(dir, "bin"), only("paddock_*_amd64.deb"), only("paddock-*.x86_64.rpm"), only("paddock-*-linux-amd64.tar.gz")}
+	of := func(name string) made {
+		return made{name, only(name + "_[0-9]*_amd64.deb"), only(name + "-[0-9]*.x86_64.rpm"), only(name + "-[0-9]*-linux-amd64.tar.gz")}
+	}
+	return release{dir, filepath.Join(dir, "bin"), of("paddock"), of("paddock-postgres")}
 }
 
 // madeByNobody is the environment without what the make above us was told, which is not
@@ -167,7 +179,7 @@ func TestReproducible(t *testing.T) {
 	if diff := cmp.Diff(files(one), files(two)); diff != "" {
 		t.Errorf("two builds differ:\n%s", diff)
 	}
-	if sums := tool(t, "sh", "-c", `cd "$1" && sha256sum -c SHA256SUMS`, "sh", one.dir); strings.Count(sums, ": OK\n") != 4 {
+	if sums := tool(t, "sh", "-c", `cd "$1" && sha256sum -c SHA256SUMS`, "sh", one.dir); strings.Count(sums, ": OK\n") != 7 {
 		t.Errorf("SHA256SUMS:\n%s", sums)
 	}
 }
@@ -217,6 +229,7 @@ func TestRelease(t *testing.T) {
 	}
 	want := []string{
 		"NOTES.md", "SHA256SUMS", "paddock-" + next + "-1.x86_64.rpm", "paddock-" + next + "-linux-amd64.tar.gz", "paddock-" + next + ".spdx.json",
+		"paddock-postgres-" + next + "-1.x86_64.rpm", "paddock-postgres-" + next + "-linux-amd64.tar.gz", "paddock-postgres_" + next + "_amd64.deb",
 		"paddock_" + next + "_amd64.deb",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
@@ -225,7 +238,7 @@ func TestRelease(t *testing.T) {
 	if notes := read(t, filepath.Join(dist, "NOTES.md")); !strings.HasPrefix(notes, "### Added\n\n- A section.\n") || strings.Contains(notes, "## [") {
 		t.Errorf("the notes:\n%.500s", notes)
 	}
-	if sums := tool(t, "sh", "-c", `cd "$1" && sha256sum -c SHA256SUMS`, "sh", dist); strings.Count(sums, ": OK\n") != 4 {
+	if sums := tool(t, "sh", "-c", `cd "$1" && sha256sum -c SHA256SUMS`, "sh", dist); strings.Count(sums, ": OK\n") != 7 {
 		t.Errorf("SHA256SUMS:\n%s", sums)
 	}
 	unpacked := t.TempDir()
@@ -241,12 +254,12 @@ func TestRelease(t *testing.T) {
 // An item is a file of a package, as tar would list it.
 type item struct{ Owner, Mode, Target, Text string }
 
-// The changelog is made for packages, and in no manifest.
-const changelog = "/usr/share/doc/paddock/changelog.gz"
+// changelog is made for packages, and in no manifest.
+func (m made) changelog() string { return "/usr/share/doc/" + m.name + "/changelog.gz" }
 
 // wanted is what the manifest says of a package, by path, and which files are an
 // administrator's. Added has the sources of what one kind of package has.
-func wanted(t *testing.T, r release, added map[string]string) (items map[string]item, configs []string) {
+func wanted(t *testing.T, r release, m made, added map[string]string) (items map[string]item, configs []string) {
 	t.Helper()
 	entries, err := harness.Manifest(r.bin)
 	if err != nil {
@@ -257,6 +270,9 @@ func wanted(t *testing.T, r release, added map[string]string) (items map[string]
 		items[p] = item{"root:root", "f0644", "", read(t, source)}
 	}
 	for _, e := range entries {
+		if e.Package != m.name {
+			continue
+		}
 		owner := e.Owner + ":" + e.Group
 		switch e.Type {
 		case "s":
@@ -276,7 +292,7 @@ func wanted(t *testing.T, r release, added map[string]string) (items map[string]
 	}
 	// Directories of our own come with what is in them.
 	for _, p := range slices.Collect(maps.Keys(items)) {
-		for dir := path.Dir(p); strings.Contains(dir+"/", "/paddock/"); dir = path.Dir(dir) {
+		for dir := path.Dir(p); strings.Contains(dir+"/", "/"+m.name+"/"); dir = path.Dir(dir) {
 			if _, ok := items[dir]; !ok {
 				items[dir] = item{"root:root", "d0755", "", ""}
 			}
@@ -288,14 +304,14 @@ func wanted(t *testing.T, r release, added map[string]string) (items map[string]
 
 // compare compares what a package has with what it is to have. What directories of the
 // system it names does not matter.
-func compare(t *testing.T, what string, want, got map[string]item) {
+func compare(t *testing.T, m made, what string, want, got map[string]item) {
 	t.Helper()
-	if i := got[changelog]; i.Mode != "f0644" || i.Owner != "root:root" {
+	if i := got[m.changelog()]; i.Mode != "f0644" || i.Owner != "root:root" {
 		t.Errorf("%s: the changelog is %v", what, i)
 	}
-	delete(got, changelog)
+	delete(got, m.changelog())
 	for p, i := range got {
-		if _, ok := want[p]; !ok && i.Mode == "d0755" && i.Owner == "root:root" && !strings.Contains(p+"/", "/paddock/") {
+		if _, ok := want[p]; !ok && i.Mode == "d0755" && i.Owner == "root:root" && !strings.Contains(p+"/", "/"+m.name+"/") {
 			delete(got, p)
 		}
 	}
@@ -360,18 +376,24 @@ func unzipped(t *testing.T, data []byte) []byte {
 // TestContents compares what is in the packages with the manifest.
 func TestContents(t *testing.T) {
 	r := packed(t, first)
+	for _, m := range r.packages() {
+		t.Run(m.name, func(t *testing.T) { testContents(t, r, m) })
+	}
+}
+
+func testContents(t *testing.T, r release, m made) {
 	t.Run("deb", func(t *testing.T) {
-		want, configs := wanted(t, r, map[string]string{"/usr/share/lintian/overrides/paddock": "packaging/deb/lintian-overrides"})
-		compare(t, "the deb", want, inTar(t, strings.NewReader(tool(t, "dpkg-deb", "--fsys-tarfile", r.deb)), ""))
-		if diff := cmp.Diff(configs, strings.Fields(tool(t, "dpkg-deb", "--info", r.deb, "conffiles"))); diff != "" {
-			t.Errorf("conffiles (-manifest +package):\n%s", diff)
+		want, configs := wanted(t, r, m, map[string]string{"/usr/share/lintian/overrides/" + m.name: "packaging/deb/" + m.name + ".lintian-overrides"})
+		compare(t, m, "the deb", want, inTar(t, strings.NewReader(tool(t, "dpkg-deb", "--fsys-tarfile", m.deb)), ""))
+		if got := conffiles(t, m.deb); !slices.Equal(configs, got) {
+			t.Errorf("conffiles are %v; the manifest has %v", got, configs)
 		}
 		// What comes before a release is less than it.
-		tool(t, "dpkg", "--compare-versions", strings.TrimSpace(tool(t, "dpkg-deb", "--field", r.deb, "Version")), "lt", strings.TrimSuffix(first, "-dev"))
+		tool(t, "dpkg", "--compare-versions", strings.TrimSpace(tool(t, "dpkg-deb", "--field", m.deb, "Version")), "lt", strings.TrimSuffix(first, "-dev"))
 	})
 	t.Run("tar", func(t *testing.T) {
-		want, _ := wanted(t, r, map[string]string{"/LICENSE": "LICENSE"})
-		f, err := os.Open(r.tar)
+		want, _ := wanted(t, r, m, map[string]string{"/LICENSE": "LICENSE"})
+		f, err := os.Open(m.tar)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -380,14 +402,14 @@ func TestContents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		compare(t, "the tar", want, inTar(t, archive, strings.TrimSuffix(filepath.Base(r.tar), "-linux-amd64.tar.gz")))
+		compare(t, m, "the tar", want, inTar(t, archive, strings.TrimSuffix(filepath.Base(m.tar), "-linux-amd64.tar.gz")))
 	})
 	t.Run("rpm", func(t *testing.T) {
-		want, configs := wanted(t, r, map[string]string{"/usr/share/licenses/paddock/LICENSE": "LICENSE"})
+		want, configs := wanted(t, r, m, map[string]string{"/usr/share/licenses/" + m.name + "/LICENSE": "LICENSE"})
 		kinds := map[string]string{"10": "f", "4": "d", "12": "l"}
 		got := make(map[string]item)
 		var noreplace []string
-		for line := range strings.Lines(tool(t, "rpm", "-qp", "--qf", `[%{FILEUSERNAME}:%{FILEGROUPNAME}|%{FILEMODES:octal}|%{FILELINKTOS}|%{FILEFLAGS:fflags}|%{FILEDIGESTS}|%{FILENAMES}\n]`, r.rpm)) {
+		for line := range strings.Lines(tool(t, "rpm", "-qp", "--qf", `[%{FILEUSERNAME}:%{FILEGROUPNAME}|%{FILEMODES:octal}|%{FILELINKTOS}|%{FILEFLAGS:fflags}|%{FILEDIGESTS}|%{FILENAMES}\n]`, m.rpm)) {
 			f := strings.Split(strings.TrimSpace(line), "|")
 			mode := strings.TrimLeft(f[1], "0")
 			got[f[5]] = item{f[0], kinds[mode[:len(mode)-4]] + mode[len(mode)-4:], f[2], f[4]}
@@ -406,7 +428,7 @@ func TestContents(t *testing.T) {
 			}
 			want[p] = i
 		}
-		compare(t, "the rpm", want, got)
+		compare(t, m, "the rpm", want, got)
 		slices.Sort(noreplace)
 		if diff := cmp.Diff(configs, noreplace); diff != "" {
 			t.Errorf("%%config(noreplace) (-manifest +package):\n%s", diff)
@@ -414,11 +436,20 @@ func TestContents(t *testing.T) {
 	})
 }
 
-// TestLintian expects nothing beyond what packaging/deb/lintian-overrides has a reason
-// for.
+// conffiles returns those of a deb. One that has none has no list of them.
+func conffiles(t *testing.T, deb string) []string {
+	t.Helper()
+	if !strings.Contains(tool(t, "dpkg-deb", "--info", deb), " conffiles ") {
+		return nil
+	}
+	return strings.Fields(tool(t, "dpkg-deb", "--info", deb, "conffiles"))
+}
+
+// TestLintian expects nothing beyond what packaging/deb/paddock.lintian-overrides and that
+// of the other package have a reason for.
 func TestLintian(t *testing.T) {
 	r := packed(t, first)
-	if out := tool(t, "lintian", "--allow-root", "--fail-on", "error,warning", r.deb); out != "" {
+	if out := tool(t, "lintian", "--allow-root", "--fail-on", "error,warning", r.deb, r.postgres.deb); out != "" {
 		t.Errorf("lintian:\n%s", out)
 	}
 }
@@ -432,8 +463,8 @@ func TestRpmlint(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	out := tool(t, "rpmlint", "-c", filepath.Join(harness.Root(), "packaging", "rpm", "rpmlint.toml"), r.rpm)
-	if !strings.Contains(out, "1 packages and 0 specfiles checked; 0 errors, 0 warnings") {
+	out := tool(t, "rpmlint", "-c", filepath.Join(harness.Root(), "packaging", "rpm", "rpmlint.toml"), r.rpm, r.postgres.rpm)
+	if !strings.Contains(out, "2 packages and 0 specfiles checked; 0 errors, 0 warnings") {
 		t.Errorf("rpmlint:\n%s", out)
 	}
 }
@@ -506,7 +537,12 @@ func TestRPM(t *testing.T) {
 	const unit = "paddock-execd.service"
 	const prepared = "systemd-sysusers paddock.conf\nsystemd-tmpfiles --create paddock.conf\n"
 
-	_, called := rpm("-i", old.rpm)
+	_, called := rpm("-i", old.postgres.rpm)
+	is("installation of paddock-postgres", called, "")
+	is("its version", tool(t, "chroot", root, "/usr/bin/paddock-pg", "-version"), tool(t, filepath.Join(old.bin, "paddock-pg"), "-version"))
+	is("its conflicts", tool(t, "rpm", "-qp", "--conflicts", old.postgres.rpm), "paddock < 0.1.0~\n")
+
+	_, called = rpm("-i", old.rpm)
 	is("installation", called, prepared+"systemctl preset "+unit+"\nsystemctl daemon-reload\nsystemctl is-enabled --quiet "+unit+"\nsystemctl start "+unit+"\n")
 	is("version", tool(t, "chroot", root, "/usr/sbin/execd", "-version"), tool(t, filepath.Join(old.bin, "execd"), "-version"))
 	is("verification", tool(t, "rpm", "--root", root, "--verify", "--nodeps", "paddock"), "")
@@ -532,12 +568,14 @@ func TestRPM(t *testing.T) {
 	is("upgrade", called, prepared+"systemctl daemon-reload\nsystemctl is-active --quiet "+unit+"\nsystemctl try-restart "+unit+"\nsystemctl daemon-reload\n")
 	is("words of the upgrade", output, "")
 
+	_, called = rpm("-e", "paddock-postgres")
+	is("removal of paddock-postgres", called, "")
 	output, called = rpm("-e", "paddock")
 	is("removal", called, "systemctl disable --now "+unit+"\nsystemctl daemon-reload\n")
 	is("words of the removal", output, "")
 	for _, path := range []string{
 		"etc/paddock", "usr/lib/paddock", "usr/share/doc/paddock", "usr/share/licenses/paddock", "var/lib/paddock", "var/spool/paddock",
-		"usr/sbin/execd", "usr/bin/qsub", "usr/bin/qstat",
+		"usr/sbin/execd", "usr/bin/qsub", "usr/bin/qstat", "usr/bin/paddock-pg", "usr/share/doc/paddock-postgres", "usr/share/licenses/paddock-postgres",
 	} {
 		if _, err := os.Lstat(filepath.Join(root, path)); err == nil {
 			t.Errorf("removed, and there is still /%s", path)
@@ -553,6 +591,8 @@ func TestChroot(t *testing.T) {
 	tool(t, "mmdebstrap", "--quiet", "--variant=essential", "--include=systemd-standalone-sysusers", "bookworm", root)
 	tool(t, "cp", old.deb, filepath.Join(root, "tmp/old.deb"))
 	tool(t, "cp", later.deb, filepath.Join(root, "tmp/new.deb"))
+	tool(t, "cp", old.postgres.deb, filepath.Join(root, "tmp/postgres.deb"))
+	tool(t, "sh", "-e", "-c", whole, "sh", old.deb, old.postgres.deb, t.TempDir(), filepath.Join(root, "tmp/whole.deb"))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	// The processes are in a namespace of their own, which ends with the script.
@@ -582,6 +622,15 @@ func TestChroot(t *testing.T) {
 	}
 }
 
+// whole makes a paddock that has paddock-pg itself, as it was once.
+const whole = `
+dpkg-deb --raw-extract "$1" "$3/it"
+dpkg-deb --extract "$2" "$3/postgres"
+cp "$3/postgres/usr/bin/paddock-pg" "$3/it/usr/bin"
+sed -i 's/^Version: .*/Version: 0.0.9/' "$3/it/DEBIAN/control"
+dpkg-deb --root-owner-group -Znone --build "$3/it" "$4"
+`
+
 const chrootScript = `
 list() { find / -xdev \( -path /proc -o -path /tmp -o -path /dev \) -prune -o -print | sort; }
 fails() { ! "$@" || { echo "succeeded: $*"; exit 1; }; }
@@ -597,7 +646,12 @@ start() {
 }
 cd /tmp
 
-dpkg -i old.deb
+dpkg -i whole.deb
+dpkg -S /usr/bin/paddock-pg | grep '^paddock:'
+fails dpkg -i postgres.deb
+dpkg -i --auto-deconfigure postgres.deb old.deb
+dpkg -S /usr/bin/paddock-pg | grep '^paddock-postgres:'
+paddock-pg -version
 [ "$(stat -c %a /var/spool/paddock)" = 711 ]
 [ -L /etc/systemd/system/multi-user.target.wants/paddock-execd.service ]
 id paddock
@@ -629,5 +683,6 @@ user qstat -s r | grep sleep
 PADDOCK_FORCE=1 dpkg --purge paddock
 fails kill -0 $job
 wait $execd
+dpkg --purge paddock-postgres
 list >/tmp/after
 `
