@@ -21,13 +21,14 @@ import (
 var completers = []struct{ shell, file, text string }{
 	{"bash", "ask.bash", `
 . "$PADDOCK/paddock.bash"
+. "$PADDOCK/paddock-pg.bash"
 while IFS= read -r line; do
   echo "= $line"
   COMPREPLY=() COMP_WORDS=($line)
   [ "$line" = "${line% }" ] || COMP_WORDS+=("")
   COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
   compopt() { :; }
-  _paddock
+  case $line in paddock-pg*) _paddock_pg ;; *) _paddock ;; esac
   printf '%s\n' "${COMPREPLY[@]}"
 done <<<"$ASKED" >"$ANSWERS"
 `},
@@ -56,6 +57,7 @@ zle -N zle-line-init
 `},
 	{"fish", "ask.fish", `
 source $PADDOCK/paddock.fish
+source $PADDOCK/paddock-pg.fish
 for line in (string split \n $ASKED)
   echo "= $line"
   complete -C $line | string replace -r '\t.*' ''
@@ -98,6 +100,28 @@ func TestCompletion(t *testing.T) {
 		"qsub -sync ":     "y n",
 		"execd -dr":       "-drain",
 		"execd -speed ":   "graceful quick fast",
+
+		"paddock-pg st":            "stat",
+		"paddock-pg -d x pro":      "provision",
+		"paddock-pg -v":            "-version",
+		"paddock-pg prune -":       "-older",
+		"paddock-pg prune -ol":     "-older",
+		"paddock-pg prune -older ": "",
+		"paddock-pg add -queue ":   "default prod",
+		"paddock-pg queue ":        "default prod",
+		"paddock-pg del ":          "7 8",
+		"paddock-pg stat -u ":      "",
+		"paddock-pg provision b":   "big",
+		"paddock-pg REPORT_WORK ":  "",
+		"paddock-pg serve -":       "",
+	}
+	// Without a database paddock-pg has no jobs and queues to show.
+	if err := os.Mkdir(filepath.Join(d.dir, "pg"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := harness.WriteExecutable(filepath.Join(d.dir, "pg", "paddock-pg"), "#!/bin/sh\ncase $#$1 in\n"+
+		"1stat) printf 'ID NAME\\n7 a\\n8 b\\n' ;;\n1queue) printf 'QUEUE READY\\ndefault 0\\nprod 1\\n' ;;\n*) exec "+bin+"/paddock-pg \"$@\" ;;\nesac\n"); err != nil {
+		t.Fatal(err)
 	}
 	// The options of execd are those that it knows.
 	var options []string
@@ -105,6 +129,11 @@ func TestCompletion(t *testing.T) {
 		options = append(options, "-"+m[1])
 	}
 	slices.Sort(options)
+	var commands []string
+	for _, m := range regexp.MustCompile(`(?m)^  ([a-z]+) `).FindAllStringSubmatch(d.run("paddock-pg", "-help"), -1) {
+		commands = append(commands, m[1])
+	}
+	want["paddock-pg "] = strings.Join(commands, " ")
 	want["execd -"] = strings.Join(options, " ")
 	lines := slices.Sorted(maps.Keys(want))
 	for _, c := range completers {
@@ -115,6 +144,9 @@ func TestCompletion(t *testing.T) {
 			}
 			dir := t.TempDir()
 			ask, answers := filepath.Join(dir, c.file), filepath.Join(dir, "answers")
+			if err := os.MkdirAll(filepath.Join(dir, ".config/paddock/pools/big"), 0o755); err != nil {
+				t.Fatal(err)
+			}
 			if err := os.WriteFile(ask, []byte(c.text), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +155,7 @@ func TestCompletion(t *testing.T) {
 				cmd = exec.Command(path, "-i")
 			}
 			cmd.Dir = dir
-			cmd.Env = append(plainEnv(d.dir), "PATH="+bin+":/usr/bin:/bin", "HOME="+dir, "ZDOTDIR="+dir, "TERM=dumb",
+			cmd.Env = append(plainEnv(d.dir), "PATH="+filepath.Join(d.dir, "pg")+":"+bin+":/usr/bin:/bin", "HOME="+dir, "ZDOTDIR="+dir, "TERM=dumb",
 				"PADDOCK="+files, "ANSWERS="+answers, "ASKED="+strings.Join(lines, "\n"))
 			terminal, err := harness.StartOnTerminal(cmd, 80, 24)
 			if err != nil {

@@ -241,8 +241,13 @@ func TestCompletions(t *testing.T) {
 		}
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != len(Completions()) {
-		t.Errorf("%d files in %s, %v; want %d", len(entries), dir, err, len(Completions()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries { // paddock-pg is completed by what it says itself
+		if _, ok := Completions()[e.Name()]; !ok && !strings.Contains(e.Name(), "paddock-pg") {
+			t.Errorf("%s has %s, which is not written from the table", dir, e.Name())
+		}
 	}
 }
 
