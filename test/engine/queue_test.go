@@ -99,6 +99,61 @@ func TestPriority(t *testing.T) {
 	}
 }
 
+// TestShares has jobs given out by what their owners have had of the queue, in hours of which half is forgotten in each
+// half-life, for their shares; and by their ranks alone where there is none.
+func TestShares(t *testing.T) {
+	d := newDatabase(t)
+	h := d.fake("h")
+	super := d.as("postgres")
+	n := 0
+	run := func(want int64, minutes int) {
+		t.Helper()
+		job, gen := h.claim("s")
+		if n++; job != want {
+			t.Fatalf("job %d was given; want %d, as the %d. job", job, want, n)
+		}
+		value(t, h.c, "select paddock.accept($1, $2, 'h')", job, gen)
+		must(t, exec1(super, "update paddock.lease set accepted_at = now() - $1 * interval '1 minute'", minutes))
+		h.ends(job, gen, "exit", `{"ExitCode": 0}`)
+		value(t, h.c, "select paddock.tick()")
+	}
+	one := "\n\n" + ad
+	ann := d.add("ann", strings.Repeat(one, 5))
+	bob := d.add("bob", strings.Repeat(one, 3))
+	wide := d.add("bob", ad+"\nRequestCpus = 2")[0]
+	d.tool("boss", "queue", "default", "half_life=10 h")
+	if got := d.tool("boss", "share", "default", "ann=3"); !strings.HasPrefix(got, "USER SHARE HOURS HOURS/SHARE\nann  3     0.00  0.00\n") {
+		t.Errorf("the shares are\n%s", got)
+	}
+	run(ann[0], 180) // neither has had anything: 60 minutes for a share
+	run(bob[0], 45)
+	run(bob[1], 45)  // 90
+	run(ann[1], 120) // 100
+	run(bob[2], 20)  // 110
+	run(ann[2], 60)  // 120
+	run(wide, 15)    // 140, since it has two processors
+	run(ann[3], 120) // 160
+	if got := d.tool("boss", "share", "default"); got != "USER SHARE HOURS HOURS/SHARE\nbob  1     2.33  2.33\nann  3     8.00  2.67\n" {
+		t.Errorf("the shares are\n%s", got)
+	}
+	more := d.add("bob", strings.Repeat(one, 3))
+	must(t, exec1(super, "update paddock.share set at = at - interval '10 h' where owner = 'ann'")) // 80
+	run(ann[4], 0)
+	// The queue whose turn it is is that of the oldest job, and without a half-life that is next.
+	d.tool("boss", "queue", "other")
+	elsewhere := d.add("ann", ad, "-queue", "other")[0]
+	last := d.add("ann", ad)[0]
+	run(last, 0)
+	run(more[0], 600)
+	run(more[1], 0)
+	d.tool("boss", "queue", "default", "half_life=none")
+	older := d.add("bob", ad)[0]
+	h.wantOrder(more[2], elsewhere, older, d.add("ann", ad)[0])
+	if out, err := d.command("boss", "share", "nowhere", "ann=1").CombinedOutput(); err == nil || !strings.Contains(string(out), `there is no queue "nowhere"`) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestPauseHoldDepend(t *testing.T) {
 	d := newDatabase(t)
 	h := d.fake("h")

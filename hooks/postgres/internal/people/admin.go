@@ -3,6 +3,7 @@ package people
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -69,7 +70,7 @@ func (s *session) queue(args []string) error {
 			return usagef("%q is not PARAMETER=VALUE", arg)
 		}
 		settings[name] = value
-		if name == "weight" && value == "strict" {
+		if name == "weight" && value == "strict" || name == "half_life" && value == "none" {
 			settings[name] = nil
 		}
 	}
@@ -80,7 +81,7 @@ func (s *session) queue(args []string) error {
 	rows, err := s.cells(`select n.name, n.value from paddock.set_queue($1, $2::text::jsonb) q,
 		lateral (values ('name', q.name), ('paused', q.paused::text), ('weight', coalesce(q.weight::text, 'strict')), ('lease', q.lease::text),
 			('grace', q.grace::text), ('max_attempts', q.max_attempts::text), ('max_evictions', q.max_evictions::text),
-			('max_refusals', q.max_refusals::text), ('backoff', q.backoff::text), ('keep', q.keep::text)) n(name, value)`, flags.Arg(0), string(text))
+			('max_refusals', q.max_refusals::text), ('backoff', q.backoff::text), ('keep', q.keep::text), ('half_life', coalesce(q.half_life::text, 'none'))) n(name, value)`, flags.Arg(0), string(text))
 	if err != nil {
 		return err
 	}
@@ -88,6 +89,45 @@ func (s *session) queue(args []string) error {
 		fmt.Fprintf(s.out, "%-13s %s\n", row[0], row[1])
 	}
 	return nil
+}
+
+// share shows or sets the shares of a queue.
+func (s *session) share(args []string) error {
+	flags := s.flags("share")
+	if err := s.parse(flags, args); err != nil {
+		return err
+	}
+	if flags.NArg() == 0 {
+		return usagef("which queue?")
+	}
+	type setting struct {
+		owner string
+		share int
+	}
+	var settings []setting
+	for _, arg := range flags.Args()[1:] {
+		owner, value, ok := strings.Cut(arg, "=")
+		n, err := strconv.Atoi(value)
+		if !ok || owner == "" || err != nil || n < 1 || n > 1_000_000 {
+			return usagef("%q is not USER=SHARE, a number from 1 to 1000000", arg)
+		}
+		settings = append(settings, setting{owner, n})
+	}
+	db, err := s.db()
+	if err != nil {
+		return err
+	}
+	for _, o := range settings {
+		if _, err := db.Exec(s.ctx, "select paddock.set_share($1, $2, $3)", flags.Arg(0), o.owner, o.share); err != nil {
+			return err
+		}
+	}
+	rows, err := s.cells(`select owner, share::text, round((used / 3600)::numeric, 2)::text, round((used / share / 3600)::numeric, 2)::text
+		from paddock.shares where queue = $1 order by used / share, owner`, flags.Arg(0))
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	return table(s.out, "USER SHARE HOURS HOURS/SHARE", rows)
 }
 
 func (s *session) prune(args []string) error {

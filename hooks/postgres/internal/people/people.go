@@ -47,6 +47,7 @@ func init() {
 		{"top", "[-n TIMES] [-s SECONDS]", "show queues and hosts again and again", (*session).top},
 		{"hosts", "", "show the hosts that take jobs", (*session).hosts},
 		{"queue", "[NAME [PARAMETER=VALUE ...]]", "show queues, or make or change one", (*session).queue},
+		{"share", "QUEUE [USER=SHARE ...]", "show who has had how much of a queue, or set shares", (*session).share},
 		{"provision", "[-n] [-resume] [-loop TIME] POOL", "have a cluster run as many pilots as the jobs that wait need", (*session).provision},
 		{"doctor", "", "say what is wrong, with exit status 1 if anything is", (*session).doctor},
 		{"prune", "[-older TIME]", "remove ended jobs that need not be kept", (*session).prune},

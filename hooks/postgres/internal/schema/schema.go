@@ -20,7 +20,7 @@ var files embed.FS
 
 // Newest is the number of the last migration, which this program was made for. It also works with the
 // one before, so that programs and database need not change at the same moment.
-const Newest = 3
+const Newest = 4
 
 // lock is the advisory lock of whoever migrates.
 const lock = 7263000

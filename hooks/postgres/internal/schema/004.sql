@@ -1,0 +1,184 @@
+-- Shares: the jobs of a queue that has a half-life are given out by what their owners have had of it.
+
+-- Of what an owner has had, half is forgotten in this time. Null: shares do not count.
+alter table queue add column half_life interval check (half_life between '1 minute' and '3650 days');
+
+-- What owners may have of a queue, and have had: processors times seconds of runs that have ended. Who is not here
+-- has a share of 1 and has had nothing.
+create table share (
+    queue text references queue on delete cascade,
+    owner text check (owner ~ '^[A-Za-z_][A-Za-z0-9._-]{0,63}$'),
+    share integer not null default 1 check (share between 1 and 1000000),
+    used  double precision not null default 0, -- at that time
+    at    timestamptz not null default now(),
+    primary key (queue, owner)
+) with (fillfactor = 50);
+
+-- What was had since that was last added up, so that the ends of an owner's runs need not wait for each other.
+create table spent (queue text not null, owner text not null, used double precision not null);
+alter table spent set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+
+-- decayed is what is left now of what was had until a time. Both bounds keep the result from being too small for its type.
+create function decayed(used double precision, at timestamptz, half_life interval) returns double precision language sql stable
+    return case when used < 0.001 then 0
+        else used * 0.5 ^ least(greatest((extract(epoch from now() - at) / extract(epoch from half_life))::double precision, 0), 100) end;
+
+create function spend() returns trigger language plpgsql as $$
+begin
+    insert into spent (queue, owner, used)
+    select c.queue, c.owner, c.cpus * extract(epoch from clock_timestamp() - old.accepted_at)
+    from class c join queue q on q.name = c.queue
+    where c.id = old.class and q.half_life is not null;
+    return null;
+end $$;
+create trigger spend after delete on lease for each row when (old.accepted_at is not null) execute function spend();
+
+-- tick adds up what was had, and does what it did before.
+alter function tick() rename to tick_queues;
+create function tick() returns integer language plpgsql as $$
+#variable_conflict use_column
+begin
+    if pg_try_advisory_xact_lock(7263003) and exists (select from spent) then
+        with gone as (delete from spent returning *)
+        insert into share as s (queue, owner, used)
+        select g.queue, g.owner, sum(g.used) from gone g join queue q on q.name = g.queue group by g.queue, g.owner
+        on conflict (queue, owner) do update set at = now(), used = excluded.used +
+            coalesce((select decayed(s.used, s.at, q.half_life) from queue q where q.name = s.queue), 0);
+    end if;
+    return tick_queues();
+end $$;
+
+-- Of the queue whose turn it is that job is next whose owner has had the least for his share.
+create or replace function claim(host text, slot text, classes integer[], lows bigint[])
+    returns table (job bigint, gen bigint, class integer, rank bigint, owner text, queue text, term integer, attempts integer,
+        evictions integer, ad text)
+    language plpgsql as $$
+#variable_conflict use_column
+declare
+    without integer[]; -- classes of paused queues, and those of which others take all that there is
+    best    integer;
+    low     bigint;
+    paused  boolean; -- some queue is
+    fair    boolean; -- some queue has shares
+    other   record;
+    l       lease;
+begin
+    -- What it was given and has not accepted is its again, with its fence.
+    select * into l from lease o where o.host = claim.host and o.slot = claim.slot and not o.accepted and o.login = session_user
+        and o.cancel is null limit 1 for update;
+    select bool_or(q.paused), bool_or(q.half_life is not null) into paused, fair from queue q;
+    if l.job is null and paused then
+        without := array(select c.id from class c join queue q on q.name = c.queue where q.paused);
+    end if;
+    for attempt in 1..4 loop
+        exit when l.job is not null;
+        select c.id, c.low into best, low
+        from unnest(claim.classes, claim.lows) c(id, low)
+            cross join lateral (select r.rank, r.id from ready r where r.class = c.id and r.rank >= c.low order by r.rank, r.id limit 1) h
+        where without is null or c.id <> all (without)
+        order by h.rank, h.id limit 1;
+        if best is null then
+            return;
+        end if;
+        if fair then
+            select c.id, c.low into other
+            from class b join queue q on q.name = b.queue and q.half_life is not null join class k on k.queue = b.queue
+                join unnest(claim.classes, claim.lows) c(id, low) on c.id = k.id
+                cross join lateral (select r.rank, r.id from ready r where r.class = c.id and r.rank >= c.low order by r.rank, r.id limit 1) h
+                left join share s on s.queue = k.queue and s.owner = k.owner
+            where b.id = best and (without is null or c.id <> all (without))
+            order by coalesce(decayed(s.used, s.at, q.half_life) / s.share, 0), h.rank, h.id limit 1;
+            if found then
+                best := other.id;
+                low := other.low;
+            end if;
+        end if;
+        with taken as (
+            delete from ready r using (
+                select * from ready o where o.class = best and o.rank >= low order by o.rank, o.id limit 1 for update skip locked) f
+            where r.class = f.class and r.rank = f.rank and r.id = f.id
+            returning r.id)
+        -- It may be accepted late, and its lease begins then.
+        insert into lease (job, class, gen, host, slot, term, grace, until)
+        select j.id, j.class, nextval('gen'), claim.host, claim.slot, q.lease, q.grace, clock_timestamp() + q.lease + interval '120 s'
+        from taken join job j using (id) join queue q on q.name = j.queue
+        returning * into l;
+        if l.job is null then
+            without := without || best;
+        end if;
+    end loop;
+    return query
+    select j.id, l.gen, j.class, j.rank, j.owner, j.queue, extract(epoch from l.term)::integer, j.attempts::integer, j.evictions::integer, j.ad
+    from job j where j.id = l.job;
+end $$;
+
+create or replace function set_queue(name text, settings jsonb default '{}') returns setof queue language plpgsql as $$
+#variable_conflict use_column
+declare
+    was  queue;
+    want queue;
+    key  text;
+begin
+    for key in select k from jsonb_object_keys(set_queue.settings) k loop
+        if key not in ('paused', 'weight', 'lease', 'grace', 'max_attempts', 'max_evictions', 'max_refusals', 'backoff', 'keep', 'half_life') then
+            raise invalid_parameter_value using message = format('a queue has no "%s"', key);
+        end if;
+    end loop;
+    insert into queue (name) values (set_queue.name) on conflict do nothing;
+    select * into strict was from queue q where q.name = set_queue.name for update;
+    want := jsonb_populate_record(was, set_queue.settings);
+    update queue q set paused = want.paused, weight = want.weight, lease = want.lease, grace = want.grace, max_attempts = want.max_attempts,
+        max_evictions = want.max_evictions, max_refusals = want.max_refusals, backoff = want.backoff, keep = want.keep,
+        half_life = want.half_life
+    where q.name = was.name;
+    if was.weight is distinct from want.weight then
+        with changed as (
+            update job j set rank = rank_of(j.queue, j.priority, j.submitted) from (select o.id, o.rank from job o where o.queue = was.name for update) old
+            where j.id = old.id returning j.class, j.id, old.rank as was, j.rank)
+        update ready r set rank = c.rank from changed c where r.class = c.class and r.rank = c.was and r.id = c.id;
+    end if;
+    if was.paused and not want.paused then
+        perform pg_notify('paddock_work', was.name);
+    end if;
+    return query select * from queue q where q.name = set_queue.name;
+end $$;
+
+-- set_share says how much an owner may have of a queue, compared with others.
+create function set_share(queue text, owner text, share integer) returns void language plpgsql as $$
+#variable_conflict use_column
+begin
+    if not exists (select from queue q where q.name = set_share.queue) then
+        raise invalid_parameter_value using message = format('there is no queue "%s"', set_share.queue);
+    end if;
+    insert into share (queue, owner, share) values (set_share.queue, set_share.owner, set_share.share)
+    on conflict (queue, owner) do update set share = excluded.share;
+end $$;
+
+create view shares as
+    select s.queue, s.owner, s.share, decayed(s.used, s.at, q.half_life) as used
+    from share s join queue q on q.name = s.queue and q.half_life is not null;
+grant select on shares to paddock_read, paddock_admin;
+
+do $$
+declare
+    f record;
+begin
+    for f in select p.oid::regprocedure as name, p.proname from pg_proc p where p.pronamespace = 'paddock'::regnamespace
+        and p.proname in ('decayed', 'spend', 'tick', 'tick_queues', 'claim', 'set_queue', 'set_share')
+    loop
+        execute format('revoke all on function %s from public', f.name);
+        if f.proname in ('tick', 'set_share') then
+            execute format('grant execute on function %s to paddock_admin', f.name);
+        end if;
+        if f.proname = 'tick' then
+            execute format('grant execute on function %s to paddock_host', f.name);
+        end if;
+        if f.proname = 'decayed' then -- who reads a view calls its functions
+            execute format('grant execute on function %s to paddock_read, paddock_admin', f.name);
+        elsif f.proname = 'tick_queues' then
+            execute format('revoke all on function %s from paddock_host, paddock_admin', f.name);
+        else
+            execute format('alter function %s security definer set search_path = paddock, pg_temp', f.name);
+        end if;
+    end loop;
+end $$;
