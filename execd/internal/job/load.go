@@ -6,7 +6,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"unique"
 
 	"golang.org/x/sys/unix"
 
@@ -63,27 +62,19 @@ func (s *Store) read(number int, r *recordReader) *loaded {
 	data, err := r.read(s.path(number))
 	if err == nil {
 		l.size = len(data)
-		l.job, l.whole, err = decode(data)
+		l.job, l.whole, err = decodeBy(&r.header, data)
 	}
 	if l.err = err; err != nil {
 		l.data = bytes.Clone(data)
-		return l
-	}
-	// What most jobs have in common is in memory once.
-	terms := *l.job.Terms()
-	for _, text := range []*string{&l.job.Owner, &l.job.Group, &terms.Name, &terms.Account, &terms.Mail} {
-		*text = unique.Make(*text).Value()
-	}
-	l.job.terms.Store(&terms)
-	for i, name := range l.job.Groups {
-		l.job.Groups[i] = unique.Make(name).Value()
 	}
 	return l
 }
 
-// recordReader reads files by plain system calls into a buffer that is used
-// again.
-type recordReader struct{ buf []byte }
+// recordReader reads files by plain system calls. What one needs is used again for the next.
+type recordReader struct {
+	buf    []byte
+	header digest
+}
 
 // read returns the content of a file, good until the next call.
 func (r *recordReader) read(path string) ([]byte, error) {
@@ -110,11 +101,9 @@ func (r *recordReader) read(path string) ([]byte, error) {
 			return nil, &os.PathError{Op: "read", Path: path, Err: err}
 		}
 		n += got
-		if got == 0 {
+		if n < len(r.buf) { // a file ends where less is read than there is room for
 			return r.buf[:n], nil
 		}
-		if n == len(r.buf) {
-			r.buf = append(r.buf, make([]byte, n)...)
-		}
+		r.buf = append(r.buf, make([]byte, n)...)
 	}
 }

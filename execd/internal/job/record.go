@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/schedule"
@@ -262,14 +263,17 @@ type Place struct {
 // trace of a write that was cut short: it was promised to nobody, and whole
 // says how many bytes are good. Any other damage is an error; the job that is
 // returned with it knows what could be read.
-func decode(data []byte) (j *Job, whole int, err error) {
+func decode(data []byte) (j *Job, whole int, err error) { return decodeBy(new(digest), data) }
+
+// decodeBy is decode with the memory of another header.
+func decodeBy(h *digest, data []byte) (j *Job, whole int, err error) {
 	whole = bytes.LastIndexByte(data, '\n') + 1
 	first, rest, ok := bytes.Cut(data[:whole], []byte("\n"))
 	if !ok {
 		return nil, 0, errors.New("the header is cut short")
 	}
-	var h digest
-	if err := json.Unmarshal(first, &h); err != nil || h.Format != Format {
+	*h = digest{}
+	if err := json.Unmarshal(first, h); err != nil || h.Format != Format {
 		// Another format may have other types elsewhere in the line.
 		var probe struct {
 			Format int `json:"format"`
@@ -292,7 +296,8 @@ func decode(data []byte) (j *Job, whole int, err error) {
 			return nil, 0, fmt.Errorf("line 1 is not a header: only %q", only)
 		}
 	}
-	j = newJob(&h)
+	share(h)
+	j = newJob(h)
 	for n := 2; len(rest) > 0; n++ {
 		var text []byte
 		text, rest, _ = bytes.Cut(rest, []byte("\n"))
@@ -305,6 +310,17 @@ func decode(data []byte) (j *Job, whole int, err error) {
 		}
 	}
 	return j, whole, nil
+}
+
+// share has what most jobs have in common in memory once.
+func share(h *digest) {
+	r := &h.Request
+	for _, text := range []*string{&h.Owner, &h.Group, (*string)(&r.Name), (*string)(&r.Account), &r.Mail} {
+		*text = unique.Make(*text).Value()
+	}
+	for i, name := range h.Groups {
+		h.Groups[i] = unique.Make(name).Value()
+	}
 }
 
 // check refuses a header that execd itself would not have written.
