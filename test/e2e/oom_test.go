@@ -97,17 +97,20 @@ func TestExecdOutOfMemory(t *testing.T) {
 	f.start()
 	ended := 0
 	for _, job := range jobs {
-		if err := f.d.WaitJob(job); err != nil {
+		err := f.d.WaitJob(job)
+		if err != nil && strings.Contains(err.Error(), "before the job was started, by signal KILL") {
+			continue // it waits in error
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		list := f.records(job)
-		if len(list) != 1 {
+		if list := f.records(job); len(list) != 1 {
 			t.Errorf("job %d has %d lines of accounting", job, len(list))
 		} else if list[0].Failed == 0 && list[0].ExitStatus == 0 {
 			ended++
 		}
 	}
-	// The kernel may have taken a shepherd or two first.
+	// The kernel may have taken a shepherd or two first, or what was to become a job.
 	if ended < len(jobs)/2 {
 		t.Errorf("%d of %d jobs have come to their end", ended, len(jobs))
 	}
