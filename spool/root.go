@@ -329,12 +329,16 @@ func (r *Root) Remove(d Dir) error {
 const maxSpares = 64
 
 // recycled are the files that may stay in a directory which is used again,
-// emptied. Every run has them, or every run with a sandbox. FileCheckpointed is none of
-// them: a foreign shepherd says something by leaving it empty.
+// emptied. Every run has them, or every run with a sandbox or under a claim. FileCheckpointed is
+// none of them: a foreign shepherd says something by leaving it empty.
 var recycled = [...]string{
 	FileConfig, FileEnvironment, FilePEHostfile, FileLock, FileTrace, FilePID, FileJobPID, FileAddGrpID,
-	FileError, FileExitStatus, FileUsage, FileHooks,
+	FileError, FileExitStatus, FileUsage, FileHooks, FileLease,
 }
+
+// lent are files that a directory may have had which is used again: somebody else had rights to
+// them.
+var lent = [...]string{FileHookJobAd, FileHookSlotAd}
 
 // Recycle is Remove for a directory whose run is over, except that the
 // directory may become the next one that Stage returns, with its files empty:
@@ -369,23 +373,23 @@ func (r *Root) Recycle(d Dir) error {
 }
 
 // ordinary reports whether a directory has no other entries than those that
-// may stay.
+// may stay, or were lent.
 func ordinary(d Dir) bool {
 	names, err := readNames(d.path)
 	return err == nil && !slices.ContainsFunc(names, func(name string) bool {
-		return !slices.Contains(recycled[:], name)
+		return !slices.Contains(recycled[:], name) && !slices.Contains(lent[:], name)
 	})
 }
 
-// empty takes the content from all files of a directory.
+// empty takes the content from all files of a directory, and removes those that were lent.
 func empty(d Dir) error {
 	names, err := readNames(d.path)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if ModeOf(name)&0o200 == 0 && unix.Geteuid() != 0 {
-			// Nobody but root could fill it again.
+		if slices.Contains(lent[:], name) || ModeOf(name)&0o200 == 0 && unix.Geteuid() != 0 {
+			// Nobody but root could fill one again without the right to write.
 			if err := atomicfile.Remove(d.Path(name)); err != nil {
 				return err
 			}

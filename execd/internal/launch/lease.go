@@ -28,6 +28,8 @@ func (ss *shepherds) SetLease(run spool.RunID, lease spool.Lease) error {
 		return nil
 	case lease == spool.Lease{}:
 		err = atomicfile.Remove(d.Path(spool.FileLease))
+	case none && s == nil: // nobody looks yet
+		err = d.WriteNew(spool.FileLease, lease.Append(nil))
 	default:
 		err = d.Write(spool.FileLease, lease.Append(nil))
 	}

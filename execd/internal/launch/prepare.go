@@ -80,7 +80,11 @@ func (r *Runs) Lend(run spool.RunID, name string, data []byte, u *user.User) err
 	if err != nil {
 		return err
 	}
-	if err := d.Write(name, data); err != nil || !r.Privileged {
+	err = d.WriteNew(name, data)
+	if errors.Is(err, fs.ErrExist) { // it was lent before, and may be read now
+		err = d.Write(name, data)
+	}
+	if err != nil || !r.Privileged {
 		return err
 	}
 	f, err := os.Open(d.Path(name))
