@@ -75,8 +75,10 @@ func (s *Store) path(id ID) (string, error) {
 	return s.root.Path(spool.DirClaims, strconv.FormatInt(boot, 10)+"."+strconv.FormatUint(seq, 10)), nil
 }
 
-// put writes a claim. When it returns without an error the claim is durable.
-func (s *Store) put(id ID, r *record) error {
+// put writes a claim. When it returns without an error the claim is durable. Again says that it
+// was before: what is new of it then is another lease, which means nothing when the power comes
+// back, and the work that it is for, which has a record.
+func (s *Store) put(id ID, r *record, again bool) error {
 	path, err := s.path(id)
 	if err != nil {
 		return err
@@ -90,7 +92,13 @@ func (s *Store) put(id ID, r *record) error {
 		err = s.removeLeft() // a restart would give the slot to what was there before
 	}
 	if err == nil {
-		err = atomicfile.WriteDurable(path, append(data, '\n'), 0o600)
+		// A file that replaces another has its contents when the power comes back (ext4,
+		// XFS, Btrfs).
+		write := atomicfile.WriteDurable
+		if again {
+			write = atomicfile.Write
+		}
+		err = write(path, append(data, '\n'), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot store claim %v: %w", id, err)

@@ -189,7 +189,7 @@ func (t *Table) keep(c *claim) error {
 	}
 	r, again := t.record(c), c.stored
 	t.mu.Unlock()
-	err := store.put(id, r)
+	err := store.put(id, r, again)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.stored = true // after an error it may be there all the same, and not be durable
