@@ -546,13 +546,13 @@ func (q *Queue) Views(id slot.ID, ads bool) []claim.View {
 // Stirred returns a channel that is closed at the next change of any slot.
 func (q *Queue) Stirred() <-chan struct{} { return q.o.Claims.Stirred() }
 
-// Snapshot returns the view of a slot; false: it does not exist. It is closed while nothing
-// is started at all.
-func (q *Queue) Snapshot(id slot.ID) (claim.View, bool) {
+// Snapshot returns the view of a slot, with its ads if they are wanted; false: it does not
+// exist. It is closed while nothing is started at all.
+func (q *Queue) Snapshot(id slot.ID, ads bool) (claim.View, bool) {
 	q.o.Slots.Look()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	v, ok := q.o.Claims.Snapshot(id, true)
+	v, ok := q.o.Claims.Snapshot(id, ads)
 	v.Closed = v.Closed || q.blocked(time.Now()) != ""
 	return v, ok
 }

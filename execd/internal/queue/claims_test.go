@@ -256,7 +256,7 @@ func TestNoWorkWhileNothingIsStarted(t *testing.T) {
 	} {
 		again := stop()
 		changed := b.claims.Changed(id)
-		if v, ok := b.q.Snapshot(id); !ok || !v.Closed {
+		if v, ok := b.q.Snapshot(id, true); !ok || !v.Closed {
 			t.Errorf("%s: slot 1 is %+v; want it closed", what, v)
 		}
 		if g, err := b.q.Offer(id, work, 0, 0); api.RefusalOf(err) != api.RefusedShutdown || !strings.Contains(err.Error(), what) {
@@ -264,7 +264,7 @@ func TestNoWorkWhileNothingIsStarted(t *testing.T) {
 		}
 		again()
 		<-changed
-		if v, ok := b.q.Snapshot(id); !ok || v.Closed {
+		if v, ok := b.q.Snapshot(id, true); !ok || v.Closed {
 			t.Errorf("%s, and not any more: slot 1 is %+v; want it open", what, v)
 		}
 	}

@@ -116,7 +116,7 @@ func (f *fakeSlots) List() ([]slot.ID, <-chan struct{}) {
 	return list, f.listed
 }
 
-func (f *fakeSlots) Snapshot(id slot.ID) (claim.View, bool) {
+func (f *fakeSlots) Snapshot(id slot.ID, _ bool) (claim.View, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.slots[id]

@@ -282,7 +282,7 @@ func (l *Layer) RenewNow(slots []slot.ID) (told int, missing []slot.ID) {
 	workers := maps.Clone(l.workers)
 	l.mu.Unlock()
 	asks := func(w *worker) bool {
-		s, ok := l.o.Slots.Snapshot(w.slot)
+		s, ok := l.o.Slots.Snapshot(w.slot, false)
 		if !ok || !s.Fetched() || s.Lease == 0 || l.work.under(s.ID.String()) == nil {
 			return false
 		}
@@ -464,7 +464,7 @@ func (l *Layer) Recover(ctx context.Context) {
 	// work is fetched any more; and who it comes from is told, if he was not yet.
 	ids, _ := l.o.Claims.List()
 	for _, id := range ids {
-		if s, ok := l.o.Slots.Snapshot(id); ok && s.Fetched() {
+		if s, ok := l.o.Slots.Snapshot(id, false); ok && s.Fetched() {
 			l.notifier(id)
 			if l.work.under(s.ID.String()) == nil && !retold[s.ID.String()] {
 				l.work.orphan(s.ID.String())
@@ -549,7 +549,7 @@ func (l *Layer) forget(c *fetched, reason string) {
 }
 
 func (l *Layer) slotAd(id slot.ID) *classad.Ad {
-	snap, ok := l.o.Slots.Snapshot(id)
+	snap, ok := l.o.Slots.Snapshot(id, true)
 	if !ok || snap.Ad == nil {
 		return classad.New()
 	}

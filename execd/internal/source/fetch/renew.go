@@ -7,7 +7,6 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/internal/ad"
-	"paddock/execd/internal/claim"
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/source"
@@ -67,7 +66,7 @@ func (w *worker) renew(ctx context.Context) {
 	var pace time.Time // not before that, whoever wants it
 	for ctx.Err() == nil {
 		changed := l.o.Claims.Changed(w.slot)
-		slot, ok := l.o.Slots.Snapshot(w.slot)
+		slot, ok := l.o.Slots.Snapshot(w.slot, false)
 		if !ok {
 			return
 		}
@@ -107,20 +106,20 @@ func (w *worker) renew(ctx context.Context) {
 			sleep(ctx, wait, changed, w.renewal, nil)
 			continue
 		}
-		due = w.renewOnce(ctx, c, &slot, term)
+		due = w.renewOnce(ctx, c, public, term)
 		pace = time.Now().Add(renewPace)
 	}
 }
 
-// renewOnce calls the hook about the work that has a slot, and returns when to call it again.
-func (w *worker) renewOnce(ctx context.Context, c *fetched, slot *claim.View, term time.Duration) time.Time {
-	l, public := w.layer, slot.ID.String()
+// renewOnce calls the hook about the work that has the slot under a claim, and returns when to call it again.
+func (w *worker) renewOnce(ctx context.Context, c *fetched, public string, term time.Duration) time.Time {
+	l := w.layer
 	h := l.o.HookTable().Hook(w.keyword, hook.RenewClaim)
 	if h == nil {
 		return time.Now()
 	}
 	began, since := time.Now(), proc.Uptime()
-	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: ad.Stdin(c.ad, slot.Ad), Label: fmt.Sprintf("slot %v", w.slot)})
+	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: ad.Stdin(c.ad, l.slotAd(w.slot)), Label: fmt.Sprintf("slot %v", w.slot)})
 	if ctx.Err() != nil {
 		return began
 	}
@@ -144,7 +143,7 @@ func (w *worker) renewOnce(ctx context.Context, c *fetched, slot *claim.View, te
 		why = fmt.Sprintf("exit status %d", r.Status)
 	}
 	var left time.Duration
-	if s, ok := l.o.Slots.Snapshot(w.slot); ok && s.ID.String() == public {
+	if s, ok := l.o.Slots.Snapshot(w.slot, false); ok && s.ID.String() == public {
 		left = s.Left
 	}
 	l.o.Log.Warn(fmt.Sprintf("slot %v: fetch: hook %s of %s: %s: lease=%v left=%v", w.slot, hook.RenewClaim, w.keyword, why, term, left.Round(time.Second)))

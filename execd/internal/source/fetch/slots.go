@@ -14,10 +14,10 @@ import (
 // before it returns, but by the channels and by Layer.Evicted, which take no lock
 // that is held around a call of Slots.
 type Slots interface {
-	// Snapshot returns what a slot is like at this moment, with the ads, and closed also
-	// while nothing at all is started; false: there is no such slot (any more). Of one that
-	// is closed nothing is asked (REQ-HOOK-108).
-	Snapshot(on slot.ID) (claim.View, bool)
+	// Snapshot returns what a slot is like at this moment, with the ads if they are wanted, and
+	// closed also while nothing at all is started; false: there is no such slot (any more). Of one
+	// that is closed nothing is asked (REQ-HOOK-108).
+	Snapshot(on slot.ID, ads bool) (claim.View, bool)
 	// Asking is called when a hook is asked for work for a slot, and again when the answer
 	// was dealt with: a slot that was carved out of another is not deleted in between.
 	Asking(on slot.ID, asks bool)

@@ -78,7 +78,7 @@ func (w *worker) offers(is bool) {
 // work there: a slot is carved a moment before that, maybe under a name that another had,
 // and until then nobody else has a say in it.
 func (l *Layer) look(id slot.ID) (s claim.View, ok, starting bool) {
-	s, ok = l.o.Slots.Snapshot(id)
+	s, ok = l.o.Slots.Snapshot(id, true)
 	if !ok || !id.IsDynamic() {
 		return s, ok, false
 	}
@@ -86,7 +86,7 @@ func (l *Layer) look(id slot.ID) (s claim.View, ok, starting bool) {
 		return s, ok, true
 	}
 	before := s.ID.String() // of which the start may have come between the two
-	s, ok = l.o.Slots.Snapshot(id)
+	s, ok = l.o.Slots.Snapshot(id, true)
 	return s, ok, ok && s.ID.String() != before
 }
 
@@ -247,7 +247,7 @@ func ahead(s claim.View) claim.View {
 func (w *worker) await(ctx context.Context, isSo func(*claim.View) bool) {
 	for ctx.Err() == nil {
 		changed := w.layer.o.Claims.Changed(w.slot)
-		if s, ok := w.layer.o.Slots.Snapshot(w.slot); !ok || isSo(&s) {
+		if s, ok := w.layer.o.Slots.Snapshot(w.slot, false); !ok || isSo(&s) {
 			return
 		}
 		sleep(ctx, 0, changed, nil, nil)
@@ -544,7 +544,7 @@ func (w *worker) resume(ctx context.Context, c *fetched) {
 	w.offers(true)
 	defer w.offers(false)
 	term, since := w.lease(c.ad), proc.Uptime()
-	if s, ok := l.o.Slots.Snapshot(w.slot); ok && s.ID.String() == c.id && s.Lease > 0 {
+	if s, ok := l.o.Slots.Snapshot(w.slot, false); ok && s.ID.String() == c.id && s.Lease > 0 {
 		since -= s.Lease - s.Left
 	} else if _, there := l.o.Claims.Fetched()[c.id]; term > 0 && !there {
 		l.drop(c, "its lease is over")

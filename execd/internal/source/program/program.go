@@ -171,7 +171,7 @@ func (p *Programs) start(ctx context.Context, c job.Caller, work *api.Work, on s
 	}
 	if text != nil {
 		o := ad.RequestOptions{Now: time.Now(), Config: p.Config(), Cpus: 1}
-		if v, ok := p.Slots.Snapshot(on); ok {
+		if v, ok := p.Slots.Snapshot(on, true); ok {
 			o.Slot, o.Cpus = v.Ad, max(int(v.Has.Cpus), 1)
 		}
 		if text, r, err = source.Request(text, "", false, o); err != nil {
