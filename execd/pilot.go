@@ -84,9 +84,16 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 		return &daemon.UsageError{Err: err}
 	}
 	dirs := []string{filepath.Join(o.Places.Spool, spool.DirReports), filepath.Join(o.Places.Spool, spool.DirEvictions)}
+	failing := make(chan struct{}, 1)
+	o.FetchFailing = func() {
+		select {
+		case failing <- struct{}{}:
+		default: // a hint is already there
+		}
+	}
 	life := &pilot.Life{
 		Call: api.NewClient(o.Places.Socket).Call, Ended: pilot.Ended(o.Places.Accounting), Told: pilot.Told(dirs...),
-		Until: until, Idle: configured.Knobs.Duration(knob.NoClaimShutdown, pilot.Idle), Signals: signals, Log: say,
+		Failing: failing, Until: until, Idle: configured.Knobs.Duration(knob.NoClaimShutdown, pilot.Idle), Signals: signals, Log: say,
 	}
 	status := make(chan int, 1)
 	go func() {

@@ -73,6 +73,9 @@ type Options struct {
 	Shepherd string
 	// HookVariables are further ones in the environment of hooks of execd's own.
 	HookVariables []string
+	// FetchFailing is called when a hook that brings work has failed, or works again; nil: nobody
+	// wants to know.
+	FetchFailing func()
 }
 
 // A UsageError is a mistake of the administrator: execd exits with 78.
@@ -456,7 +459,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	if !o.RootMode {
 		only = os.Geteuid()
 	}
-	d.buildFetch(table, only)
+	d.buildFetch(table, only, o.FetchFailing)
 	programs := &program.Programs{
 		Slots: d.queue, Sources: d.sources, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Log: log,
 		ClaimOver: d.sandboxes.ClaimOver,

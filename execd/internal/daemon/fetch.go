@@ -11,10 +11,10 @@ import (
 )
 
 // buildFetch makes the fetcher, which does not fetch yet. only is the only uid that
-// may run anything, -1 in root mode.
-func (d *daemon) buildFetch(claims *claim.Table, only int) {
+// may run anything, -1 in root mode; failing is of Options.
+func (d *daemon) buildFetch(claims *claim.Table, only int, failing func()) {
 	d.fetch = fetch.New(fetch.Options{
-		Slots: d.queue, Claims: claims, Store: d.store, Root: d.root, Host: d.host, Log: d.log,
+		Slots: d.queue, Claims: claims, Store: d.store, Root: d.root, Host: d.host, Log: d.log, Failing: failing,
 		Hooks: d.calls, HookTable: d.hooks.Load, Config: d.config.Current, Owners: fetch.Owners{Users: d.users, Self: only},
 		Check: func(owner *user.User, req *api.SubmitRequest) error {
 			if why := d.room(); req.Sandbox == api.SandboxYes && why != "" {

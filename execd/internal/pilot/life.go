@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -29,10 +30,10 @@ const (
 	// rowOfFailures are so many units in a row that fail within quickly of their start.
 	rowOfFailures = 5
 	quickly       = 10 * time.Second
-	// unreachable is for how long the hook that brings work may fail, and lookAt how often that
-	// is looked at while nothing runs.
+	// unreachable is for how long the hook that brings work may fail while nothing runs, and
+	// lookLimit what a look whether it does may take.
 	unreachable = time.Minute
-	lookAt      = 20 * time.Second
+	lookLimit   = 10 * time.Second
 	// killAfter and leaveAfter are counted from when it begins to leave: what runs is killed,
 	// and then it goes. Slurm kills all after 30 seconds.
 	killAfter  = 14 * time.Second
@@ -49,6 +50,8 @@ type Life struct {
 	Ended func() []accounting.Record
 	// Told returns when all ends of work have been told, or ctx is done.
 	Told func(ctx context.Context)
+	// Failing has something when the hook that brings work has failed, or works again.
+	Failing <-chan struct{}
 
 	Until   time.Time     // when it leaves at the latest; zero: at no time of its own
 	Idle    time.Duration // for how long nothing may run; 0: for ever
@@ -62,10 +65,11 @@ func (l *Life) Run(ctx context.Context) int {
 	defer stop()
 	busy := make(chan int)
 	go l.watch(ctx, busy)
-	idle, until, look := time.NewTimer(l.Idle), time.NewTimer(time.Until(l.Until)), time.NewTicker(lookAt)
+	idle, until, deaf := time.NewTimer(l.Idle), time.NewTimer(time.Until(l.Until)), time.NewTimer(unreachable)
 	defer idle.Stop()
 	defer until.Stop()
-	defer look.Stop()
+	defer deaf.Stop()
+	deaf.Stop()
 	if l.Until.IsZero() {
 		until.Stop()
 	}
@@ -79,10 +83,17 @@ func (l *Life) Run(ctx context.Context) int {
 			gone = l.drain(ctx)
 		}
 	}
-	var failures int   // in a row
-	var deaf time.Time // since when nobody could be asked for work; zero: somebody could
+	var failures int // in a row
 	running, status := 0, ExitOver
+	isDeaf, counts := false, false // nobody can be asked for work; and the time of that counts
 	for {
+		if is := isDeaf && running == 0 && gone == nil; is != counts {
+			if counts = is; counts {
+				deaf.Reset(unreachable)
+			} else {
+				deaf.Stop()
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return status
@@ -99,13 +110,10 @@ func (l *Life) Run(ctx context.Context) int {
 				status = ExitBlackHole
 				retire(fmt.Sprintf("%d units in a row have failed", failures))
 			}
-		case <-look.C:
-			switch {
-			case running > 0 || gone != nil || !l.deaf(ctx):
-				deaf = time.Time{}
-			case deaf.IsZero():
-				deaf = time.Now()
-			case time.Since(deaf) >= unreachable:
+		case <-l.Failing:
+			isDeaf = l.deaf(ctx)
+		case <-deaf.C:
+			if isDeaf = l.deaf(ctx); isDeaf { // the slot that was may be gone
 				l.Log("nobody can be asked for work")
 				return l.leave(ctx, l.drain(ctx), ExitUnreachable)
 			}
@@ -187,16 +195,19 @@ func (l *Life) watch(ctx context.Context, busy chan<- int) {
 	}
 }
 
-// deaf reports whether no slot has anybody whom it can ask for work.
+// failing is an attribute of a slot whose hook has failed since it last worked.
+var failing = regexp.MustCompile(`\nFetchFailures = [1-9]`)
+
+// deaf reports whether some slot has nobody whom it can ask for work.
 func (l *Life) deaf(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, lookAt/2)
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	var reply api.SlotsReply
 	if l.Call(ctx, api.VerbSlots, api.SlotsRequest{Ads: true}, &reply) != nil {
 		return false
 	}
 	for i := range reply.Slots {
-		if strings.Contains(reply.Slots[i].Ad, "\nFetchHookState = \"Failing\"\n") {
+		if failing.MatchString(reply.Slots[i].Ad) {
 			return true
 		}
 	}

@@ -22,6 +22,7 @@ type fake struct {
 	mu      sync.Mutex
 	running int
 	deaf    bool
+	failing chan struct{} // as in Life
 	takes   time.Duration // until what runs ends when it is asked to; 0: it is killed
 	speeds  []string
 	drained time.Time
@@ -37,6 +38,14 @@ func (f *fake) set(change func()) {
 	f.version++
 	close(f.changed)
 	f.changed = make(chan struct{})
+}
+
+// hooks has the hook that brings work fail from now on, or work again.
+func (f *fake) hooks(fail bool) {
+	f.mu.Lock()
+	f.deaf = fail
+	f.mu.Unlock()
+	f.failing <- struct{}{}
 }
 
 func (f *fake) look() (running, version int, changed chan struct{}) {
@@ -65,7 +74,7 @@ func (f *fake) call(ctx context.Context, verb string, request, reply any) error 
 			r.Slots[1+i].Job = "1.1"
 		}
 		if q.Ads && f.deaf {
-			r.Slots[0].Ad = "A = 1\nFetchHookState = \"Failing\"\n"
+			r.Slots[0].Ad = "A = 1\nFetchFailures = 3\n"
 		}
 	case api.DrainRequest:
 		for q.Wait && running > 0 {
@@ -116,7 +125,6 @@ func TestLife(t *testing.T) {
 	for name, tt := range map[string]struct {
 		takes   time.Duration
 		stays   bool // however long it is idle
-		deaf    bool
 		play    func(f *fake, signals chan<- os.Signal)
 		until   time.Duration
 		drained time.Duration
@@ -181,15 +189,36 @@ func TestLife(t *testing.T) {
 			},
 			drained: time.Minute, over: time.Minute, speeds: ",quick", status: ExitBlackHole, log: "5 units in a row have failed",
 		},
-		"nobody answers": {deaf: true, drained: 80 * time.Second, over: 80 * time.Second, speeds: ",quick", status: ExitUnreachable, log: "nobody can be asked"},
+		"nobody answers": {
+			play: func(f *fake, _ chan<- os.Signal) {
+				time.Sleep(time.Minute)
+				f.hooks(true)
+				time.Sleep(50 * time.Second) // it fails again
+				f.hooks(true)
+			},
+			drained: 2 * time.Minute, over: 2 * time.Minute, speeds: ",quick", status: ExitUnreachable, log: "nobody can be asked",
+		},
+		"nobody answers for a while": {
+			play: func(f *fake, _ chan<- os.Signal) {
+				f.hooks(true)
+				time.Sleep(50 * time.Second)
+				f.hooks(false)
+				time.Sleep(time.Minute)
+				f.hooks(true)
+				f.set(func() { f.running = 1 })
+				time.Sleep(hour)
+				f.set(func() { f.running = 0 })
+			},
+			drained: hour + 110*time.Second + time.Minute, over: hour + 110*time.Second + time.Minute, speeds: ",quick", status: ExitUnreachable,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fake{changed: make(chan struct{}), version: 1, takes: tt.takes, deaf: tt.deaf}
+				f := &fake{changed: make(chan struct{}), version: 1, takes: tt.takes, failing: make(chan struct{}, 1)}
 				began, signals := time.Now(), make(chan os.Signal, 1)
 				var log strings.Builder
 				l := &Life{
-					Call: f.call, Idle: Idle, Signals: signals, Told: func(context.Context) {},
+					Call: f.call, Idle: Idle, Signals: signals, Told: func(context.Context) {}, Failing: f.failing,
 					Log: func(text string) { fmt.Fprintln(&log, text) },
 					Ended: func() []accounting.Record {
 						f.mu.Lock()

@@ -57,8 +57,11 @@ type Options struct {
 	Check func(owner *user.User, req *api.SubmitRequest) error
 	// Limits bound how many jobs there may be.
 	Limits func() job.Limits
-	Host   string // for the User of ads
-	Log    *slog.Logger
+	// Failing is called when a hook FETCH_WORK has failed, or works again; nil: nobody wants to
+	// know.
+	Failing func()
+	Host    string // for the User of ads
+	Log     *slog.Logger
 }
 
 // Layer is the fetching of all slots.

@@ -472,15 +472,20 @@ func TestAnswers(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	in(t, allHooks+"FetchWorkDelay = 0", []int{1}, func(t *testing.T, b *bench) {
 		var works atomic.Bool
+		var told atomic.Int32
 		b.hooks.fetch = func(context.Context, hook.Call) hook.Result {
 			if !works.Load() {
 				return hook.Result{TimedOut: true}
 			}
 			return hook.Result{}
 		}
+		b.o.Failing = func() { told.Add(1) }
 		stop := b.start()
 		time.Sleep(64 * time.Second)
 		synctest.Wait()
+		if got := told.Load(); got != 7 {
+			t.Errorf("7 failures were told %d times", got)
+		}
 		calls := b.hooks.of(hook.FetchWork)
 		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32} {
 			if got := calls[i+1].at.Sub(calls[i].at); got != want*time.Second {
@@ -499,6 +504,9 @@ func TestBackoff(t *testing.T) {
 		synctest.Wait()
 		if got := b.Attributes(slot.Static(1))[1].Expr.String(); got != "0" {
 			t.Errorf("FetchFailures is %s when the hook works again", got)
+		}
+		if got := told.Load(); got != 8 {
+			t.Errorf("7 failures and that it works again were told %d times", got)
 		}
 		stop()
 		if got := len(b.Attributes(slot.Static(2))); got != 0 {

@@ -369,6 +369,13 @@ func (w *worker) ask(ctx context.Context, slot *claim.View) {
 
 // note notes how the hook has done.
 func (w *worker) note(failure string) {
+	if news := w.noted(failure); news && w.layer.o.Failing != nil {
+		w.layer.o.Failing()
+	}
+}
+
+// noted is note, and reports whether the hook has failed, or works again.
+func (w *worker) noted(failure string) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	log, name := w.layer.o.Log, fmt.Sprintf("slot %v: fetch: hook %s of %s", w.slot, hook.FetchWork, w.keyword)
@@ -376,12 +383,14 @@ func (w *worker) note(failure string) {
 		if w.failures > 0 {
 			log.Info(fmt.Sprintf("%s: works again: failures=%d", name, w.failures))
 		}
+		news = w.failures > 0
 		w.state, w.failures, w.reason = stateWorking, 0, ""
-		return
+		return news
 	}
 	w.state, w.reason = stateFailing, failure
 	w.failures++
 	log.Warn(fmt.Sprintf("%s: %s: failures=%d", name, failure, w.failures))
+	return true
 }
 
 // giveBack gives back a claim of fetched work that has nothing to run.
