@@ -463,3 +463,42 @@ func TestMigrate(t *testing.T) {
 		t.Errorf("version, and jobs left: %s", got)
 	}
 }
+
+// TestWait has somebody wait for jobs: their ends are told, and no others.
+func TestWait(t *testing.T) {
+	d := newDatabase(t)
+	super := d.as("postgres")
+	ids := d.add("ann", strings.Repeat(ad+"\n\n", 3))
+	listener := d.as("reader")
+	must(t, exec1(listener, "listen paddock_over"))
+	// Who may not see a job has nobody told of it.
+	must(t, exec1(d.as("bob"), "select paddock.await($1)", ids))
+
+	cmd := d.command("ann", "wait", fmt.Sprint(ids[0]), fmt.Sprint(ids[2]))
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	must(t, cmd.Start())
+	await(t, super, fmt.Sprint(ids[0], ids[2]), "select string_agg(id::text, ' ' order by id) from paddock.job where awaited")
+	h := d.fake("h")
+	want := []string{fmt.Sprint(ids[2]), fmt.Sprint(ids[0])}
+	for _, id := range []int64{ids[1], ids[2], ids[0]} {
+		d.tool("ann", "alter", "-p", "1", fmt.Sprint(id)) // it is the next
+		job, gen := h.claim("s")
+		if job != id {
+			t.Fatalf("job %d was given; want %d", job, id)
+		}
+		h.ends(job, gen, "exit", `{"ExitCode": `+fmt.Sprint(map[bool]int{true: 3}[id == ids[2]])+`}`)
+	}
+	err := cmd.Wait()
+	if got := fmt.Sprintf("job %d: ok\njob %d: dead\n", ids[0], ids[2]); out.String() != got || cmd.ProcessState.ExitCode() != 3 {
+		t.Errorf("wait: %v, and says %q; want %q", err, out.String(), got)
+	}
+	must(t, exec1(super, "select pg_notify('paddock_over', 'last')"))
+	for _, want := range append(want, "last") {
+		n, err := listener.WaitForNotification(t.Context())
+		must(t, err)
+		if n.Payload != want {
+			t.Errorf("the end of %s is told; want %s", n.Payload, want)
+		}
+	}
+}

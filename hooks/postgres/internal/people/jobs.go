@@ -2,11 +2,13 @@ package people
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -311,8 +313,9 @@ func (s *session) one(numbers []int64, call func(id int64) (string, []any)) erro
 	return nil
 }
 
-// patience is between two looks at a job that is waited for.
-const patience = 500 * time.Millisecond
+// lookAgain is after how long a job is looked at of which no word has come: through a pooler that gives each transaction
+// another connection none does, and one that is broken is noticed.
+const lookAgain = time.Minute
 
 func (s *session) wait(args []string) error {
 	flags := s.flags("wait")
@@ -322,6 +325,13 @@ func (s *session) wait(args []string) error {
 	}
 	db, err := s.db()
 	if err != nil {
+		return err
+	}
+	// In this order: what ends from here on is told.
+	if _, err := db.Exec(s.ctx, "listen paddock_over"); err != nil {
+		return err
+	}
+	if _, err := db.Exec(s.ctx, "select paddock.await($1)", numbers); err != nil {
 		return err
 	}
 	status := 0
@@ -343,10 +353,8 @@ func (s *session) wait(args []string) error {
 				fmt.Fprintf(s.out, "job %d: %s\n", id, ending(*outcome, reason))
 				break
 			}
-			select {
-			case <-s.ctx.Done():
-				return s.ctx.Err()
-			case <-time.After(patience):
+			if err := untilOver(s.ctx, db, id); err != nil {
+				return err
 			}
 		}
 	}
@@ -354,6 +362,21 @@ func (s *session) wait(args []string) error {
 		return exitError(status)
 	}
 	return nil
+}
+
+// untilOver returns when a job is said to be over, or it is time to look.
+func untilOver(ctx context.Context, db *pgx.Conn, id int64) error {
+	limited, cancel := context.WithTimeout(ctx, lookAgain)
+	defer cancel()
+	for {
+		n, err := db.WaitForNotification(limited)
+		if err != nil && limited.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil || n.Payload == strconv.FormatInt(id, 10) {
+			return err
+		}
+	}
 }
 
 // verdict is the exit status for how a job has ended.

@@ -67,6 +67,7 @@ create table job (
     state        text not null default 'queued' check (state in ('queued', 'held', 'blocked')),
     held_by      text,
     reason       text,
+    awaited      boolean not null default false, -- somebody waits, or has waited, for its end
     ad           text not null
 );
 create unique index on job (owner, dedup) where dedup is not null;
@@ -339,6 +340,9 @@ begin
             coalesce((finish.result ->> 'ResidentSetSize')::bigint, (finish.result ->> 'ImageSize')::bigint),
             l.host, l.slot, j.attempts, j.evictions, j.max_attempts, j.once, finish.result, j.ad);
         delete from job where id = j.id;
+        if j.awaited then
+            perform pg_notify('paddock_over', j.id::text);
+        end if;
         delete from depend d where d.job = j.id;
         -- submit locks a job that another is to wait for, so that none is entered from here on. A job that
         -- waits for another has the higher number, and jobs are locked in that order.
@@ -659,6 +663,14 @@ begin
     from done d where d.id = status.job and (d.owner = session_user or may_read())
         and not exists (select from job j where j.id = status.job)
     order by d.finished desc limit 1);
+end $$;
+
+-- await has the end of jobs told to who listens to paddock_over. One that is about to end has ended
+-- when it returns.
+create function await(ids bigint[]) returns void language plpgsql as $$
+#variable_conflict use_column
+begin
+    update job j set awaited = true where j.id = any (await.ids) and not j.awaited and (j.owner = session_user or may_read());
 end $$;
 
 -------------------------------------------------------------------------------------------
@@ -1030,10 +1042,10 @@ declare
 begin
     for f in select p.oid::regprocedure as name, p.prokind, p.proname from pg_proc p where p.pronamespace = 'paddock'::regnamespace loop
         execute format('revoke all on %s %s from public', case f.prokind when 'p' then 'procedure' else 'function' end, f.name);
-        if f.proname in ('submit', 'submit_many', 'cancel', 'hold', 'release', 'alter', 'retry', 'jobs', 'status') then
+        if f.proname in ('submit', 'submit_many', 'cancel', 'hold', 'release', 'alter', 'retry', 'jobs', 'status', 'await') then
             execute format('grant execute on function %s to paddock_submit, paddock_admin', f.name);
         end if;
-        if f.proname in ('jobs', 'status') then
+        if f.proname in ('jobs', 'status', 'await') then
             execute format('grant execute on function %s to paddock_read', f.name);
         end if;
         if f.proname in ('about', 'hello', 'idle', 'bye', 'classes', 'claim', 'accept', 'refuse', 'renew', 'evict', 'report', 'tick') then
