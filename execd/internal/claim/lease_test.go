@@ -196,6 +196,44 @@ func TestLeaseFile(t *testing.T) {
 	}
 }
 
+// A claim that is written again and again has a file that does not grow for ever, of which what was
+// written last counts, even if an execd was killed while it wrote on.
+func TestLeaseFileAgain(t *testing.T) {
+	d := newDesk(t, "")
+	g := d.claim(Request{Slot: slot.Static(1), Lease: time.Minute})
+	name := d.files()[0]
+	path, most := d.root.Path(spool.DirClaims, name), int64(0)
+	for range 1000 {
+		d.now = d.now.Add(time.Second)
+		if _, err := d.Renew(g.ID, alice, unasked); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Keep(g.ID); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, info.Size())
+	}
+	if most > maxAppended || most < maxAppended/2 {
+		t.Errorf("the file had %d bytes; want as many as %d allow", most, maxAppended)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(`{"format":1,"id":"<no`); err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.o.Store.read(name)
+	if err != nil || r.Ends != string(d.lent(g).Append(nil)) {
+		t.Errorf("the file has the end %v, %v; want %v", r, err, d.lent(g))
+	}
+}
+
 // A claim whose holder may not have heard of it ends soon, unless it is renewed or activated;
 // then it has the lease that it was granted.
 func TestConfirm(t *testing.T) {

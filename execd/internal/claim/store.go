@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -59,12 +60,13 @@ type record struct {
 type Store struct {
 	root *spool.Root
 
-	mu   sync.Mutex
-	left map[string]bool // guarded by mu; files of claims that are over and could not be removed
+	mu    sync.Mutex
+	left  map[string]bool // guarded by mu; files of claims that are over and could not be removed
+	sizes map[string]int  // guarded by mu; of files that this Store has written
 }
 
 // NewStore returns the store of a spool.
-func NewStore(root *spool.Root) *Store { return &Store{root: root, left: map[string]bool{}} }
+func NewStore(root *spool.Root) *Store { return &Store{root: root, left: map[string]bool{}, sizes: map[string]int{}} }
 
 // path returns the file of a claim, which has no part of the secret in its name.
 func (s *Store) path(id ID) (string, error) {
@@ -92,18 +94,40 @@ func (s *Store) put(id ID, r *record, again bool) error {
 		err = s.removeLeft() // a restart would give the slot to what was there before
 	}
 	if err == nil {
-		// A file that replaces another has its contents when the power comes back (ext4,
-		// XFS, Btrfs).
-		write := atomicfile.WriteDurable
-		if again {
-			write = atomicfile.Write
-		}
-		err = write(path, append(data, '\n'), 0o600)
+		err = s.write(path, append(data, '\n'), again)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot store claim %v: %w", id, err)
 	}
 	return nil
+}
+
+// maxAppended bounds a file with more than one record, in bytes.
+const maxAppended = 64 << 10
+
+// write writes a record. One that was there before gets a line behind it, which spares the file
+// system to find a new inode, as long as there is room.
+func (s *Store) write(path string, data []byte, again bool) error {
+	s.mu.Lock()
+	size := s.sizes[path]
+	s.mu.Unlock()
+	var err error
+	switch {
+	case !again:
+		size, err = 0, atomicfile.WriteDurable(path, data, 0o600)
+	case size == 0 || size+len(data) > maxAppended:
+		// A file that replaces another has its contents when the power comes back (ext4,
+		// XFS, Btrfs).
+		size, err = 0, atomicfile.Write(path, data, 0o600)
+	default:
+		err = atomicfile.Append(path, data, 0o600)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sizes[path] = size + len(data); err != nil {
+		delete(s.sizes, path)
+	}
+	return err
 }
 
 // remove removes a claim that is over. When it returns without an error no restart finds
@@ -115,6 +139,7 @@ func (s *Store) remove(id ID) error {
 	}
 	s.mu.Lock()
 	s.left[path] = true
+	delete(s.sizes, path)
 	s.mu.Unlock()
 	if err := s.removeLeft(); err != nil {
 		return fmt.Errorf("cannot remove claim %v: %w", id, err)
@@ -184,14 +209,26 @@ func older(a, b record) int {
 	return cmp.Or(waits[a.Waiting]-waits[b.Waiting], cmp.Compare(boot1, boot2), cmp.Compare(seq1, seq2))
 }
 
+// lastRecord returns the record of a file that was written last. What was cut short behind it was
+// promised to nobody.
+func lastRecord(data []byte) (r record, ok bool) {
+	for len(data) > 0 && !ok {
+		line := bytes.LastIndexByte(data[:len(data)-1], '\n') + 1
+		r = record{}
+		ok = json.Unmarshal(data[line:], &r) == nil
+		data = data[:line]
+	}
+	return r, ok
+}
+
 func (s *Store) read(name string) (*record, error) {
 	data, err := spool.ReadFile(s.root.Path(spool.DirClaims, name), maxRecord)
 	if err != nil {
 		return nil, err
 	}
-	var r record
-	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, errors.New("not a claim") // the error would have a piece of it
+	r, ok := lastRecord(data)
+	if !ok {
+		return nil, errors.New("not a claim") // an error of json would have a piece of it
 	}
 	if r.Format > recordFormat {
 		return nil, fmt.Errorf("%w: the claim has %d, this execd reads %d", spool.ErrFormat, r.Format, recordFormat)
