@@ -3,6 +3,7 @@ package fetch
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,6 +61,7 @@ func (w waiting) name() string { return strconv.FormatUint(w.number, 10) + "." +
 
 // reports are those of all keywords that are to be told.
 type reports struct {
+	disk  atomicfile.Group
 	order sync.Mutex // before mu; held while a file gets its number
 	last  uint64     // guarded by order; the number that was given last
 
@@ -133,10 +135,38 @@ func (l *Layer) unrun(c *fetched, reason string) {
 // keepReport writes the report of a job whose end is not recorded yet.
 func (l *Layer) keepReport(job int, r *report) error {
 	r.Format, r.Time = reportFormat, time.Now()
-	if err := writeKept(l.reportPath(strconv.Itoa(job)), r); err != nil {
-		return fmt.Errorf("cannot store how job %d has ended: %w", job, err)
+	path := l.reportPath(strconv.Itoa(job))
+	if err := l.writeReport(path, r); err != nil {
+		err = fmt.Errorf("cannot store how job %d has ended: %w", job, err)
+		return errors.Join(err, atomicfile.Remove(path)) // nobody is to read half of it
 	}
 	return nil
+}
+
+// writeReport writes a report, and shares the sync with all that are written at the same time. Half of one
+// that an execd has left which was killed is written anew, since the end is not recorded.
+func (l *Layer) writeReport(path string, r *report) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	f, err := atomicfile.Create(path, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		if err = atomicfile.Remove(path); err == nil {
+			f, err = atomicfile.Create(path, 0o600)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	err = atomicfile.AppendTo(f, append(data, '\n'))
+	if err == nil {
+		err = l.reports.disk.Sync(f)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return l.reports.disk.SyncDir(l.o.Root.Path(spool.DirReports))
 }
 
 // dropReport takes back a report of a job that goes on.
