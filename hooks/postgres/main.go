@@ -72,11 +72,7 @@ func once(ctx context.Context, config string, args []string) int {
 		log(err.Error())
 		return 1
 	}
-	word := ""
-	if len(args) > 1 {
-		word = args[1]
-	}
-	status, output, err := e.Answer(ctx, args[0], word, input)
+	status, output, err := e.Answer(ctx, args[0], args[1:], input)
 	if err != nil {
 		log(fmt.Sprintf("%s: %v", args[0], err))
 		return max(status, 1)

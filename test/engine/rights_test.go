@@ -104,6 +104,7 @@ func TestForbidden(t *testing.T) {
 			"select paddock.renew(1, 1, 'h')",
 			"select paddock.report(1, 1, 'h', 'exit')",
 			"select paddock.evict(1, 1, 'h', 'x')",
+			"select * from paddock.report_many(array[1], array[1], array['h'], array['exit'], array['{}'])",
 			"select * from paddock.classes('0')",
 			"select paddock.hello('h', '1', '{}')",
 			"select ad from paddock.job",

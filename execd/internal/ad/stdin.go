@@ -27,3 +27,11 @@ func stdin(job, slot *classad.Ad, text func(*classad.Ad) string) []byte {
 	}
 	return b
 }
+
+// AppendStdin appends the ad of a job to what a hook reads of several.
+func AppendStdin(b []byte, job *classad.Ad) []byte {
+	if len(b) > 0 {
+		b = append(b, separator...)
+	}
+	return append(b, job.OldString()...)
+}

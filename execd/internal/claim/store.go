@@ -66,7 +66,9 @@ type Store struct {
 }
 
 // NewStore returns the store of a spool.
-func NewStore(root *spool.Root) *Store { return &Store{root: root, left: map[string]bool{}, sizes: map[string]int{}} }
+func NewStore(root *spool.Root) *Store {
+	return &Store{root: root, left: map[string]bool{}, sizes: map[string]int{}}
+}
 
 // path returns the file of a claim, which has no part of the secret in its name.
 func (s *Store) path(id ID) (string, error) {

@@ -19,13 +19,14 @@ import (
 //
 // and a server answers
 //
-//	HELLO 1
+//	HELLO 1[ REPORTS]
 //	DONE <number> <status> <bytes>
 //	<bytes of standard output>
 //
 // A server is not trusted to keep to that.
 const (
 	frameHello  = "HELLO 1\n" // with the version of the protocol
+	ableReports = "HELLO 1 REPORTS"
 	frameCall   = "CALL"
 	frameCancel = "CANCEL"
 	frameDone   = "DONE"
@@ -77,13 +78,13 @@ func readLine(r *bufio.Reader) (string, error) {
 	return "", err
 }
 
-// readHello reads the first frame.
-func readHello(r *bufio.Reader) error {
+// readHello reads the first frame. together says that the server takes several reports in a call.
+func readHello(r *bufio.Reader) (together bool, err error) {
 	line, err := readLine(r)
-	if err == nil && line+"\n" != frameHello {
-		return errFrameHello
+	if together = line == ableReports; err == nil && !together && line+"\n" != frameHello {
+		return false, errFrameHello
 	}
-	return err
+	return together, err
 }
 
 // readAnswer reads the line of a frame DONE.

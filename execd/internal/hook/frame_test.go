@@ -19,7 +19,7 @@ func TestFrames(t *testing.T) {
 		t.Errorf("execd writes %q; want %q", b, want)
 	}
 	r := bufio.NewReader(strings.NewReader("HELLO 1\nDONE 7 255 0\nDONE 18446744073709551615 0 3\nabcDONE 9 1 4\nlong"))
-	if err := readHello(r); err != nil {
+	if _, err := readHello(r); err != nil {
 		t.Error(err)
 	}
 	for _, want := range []struct {
@@ -44,7 +44,7 @@ func TestFramesRefused(t *testing.T) {
 	for _, text := range []string{
 		"", "HELLO 2\n", "hello 1\n", "HELLO 1 \n", "HELLO 1\r\n", "HELLO 1", "DONE 1 0 0\n", strings.Repeat("x", 100000),
 	} {
-		if err := readHello(bufio.NewReader(strings.NewReader(text))); err == nil {
+		if _, err := readHello(bufio.NewReader(strings.NewReader(text))); err == nil {
 			t.Errorf("%.20q is a hello", text)
 		}
 	}
@@ -74,7 +74,7 @@ func FuzzAnswers(f *testing.F) {
 		most = min(max(most, 0), 1<<20)
 		r := bufio.NewReader(bytes.NewReader(text))
 		var again []byte
-		if readHello(r) == nil {
+		if _, err := readHello(r); err == nil {
 			again = append(again, frameHello...)
 		} else {
 			r = bufio.NewReader(bytes.NewReader(text))

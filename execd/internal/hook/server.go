@@ -97,6 +97,9 @@ func (r *Runner) ask(ctx context.Context, c *Call, res *Result) error {
 		if err != nil {
 			return fmt.Errorf("cannot ask hook server %q: %w", c.Hook.Path, err)
 		}
+		if len(c.Args) > 1 && !l.takesSeveral() {
+			return fmt.Errorf("cannot ask hook server %q: another one runs by now, which takes one report in a call", c.Hook.Path)
+		}
 		switch out, err := l.call(ctx, c); {
 		case err == nil:
 			s.useful()
@@ -109,6 +112,20 @@ func (r *Runner) ask(ctx context.Context, c *Call, res *Result) error {
 			return fmt.Errorf("hook was ended: %w", err)
 		}
 	}
+}
+
+// Together reports whether a hook is that of a hook server which runs, and takes several reports in a call
+// of REPORT_WORK: an argument for each, and their ads with a line of five hyphens between them.
+func (r *Runner) Together(h *Hook) bool {
+	r.servers.mu.Lock()
+	s := r.servers.byKeyword[h.Keyword]
+	r.servers.mu.Unlock()
+	if s == nil || !h.Served {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link != nil && s.link.takesSeveral()
 }
 
 // These are the reasons for which a call has no answer.
@@ -233,6 +250,7 @@ type link struct {
 
 	mu       sync.Mutex
 	hello    bool              // guarded by mu; it has said it
+	together bool              // guarded by mu; it takes several reports in a call
 	quitting bool              // guarded by mu; its input ends, so that it ends
 	ended    error             // guarded by mu; why it answers no more; nil: it does
 	last     uint64            // guarded by mu; the number of the last call
@@ -289,6 +307,13 @@ func (l *link) standing() (ready, last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.hello, l.quitting || l.ended != nil
+}
+
+// takesSeveral reports whether it takes several reports in a call.
+func (l *link) takesSeveral() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.together
 }
 
 // told reports whether it was told to end.
@@ -379,12 +404,13 @@ func (l *link) awaitHello() (stop func() bool) {
 
 // read reads the frames of the server, and returns why there are no more.
 func (l *link) read(from *bufio.Reader) error {
-	if err := readHello(from); err != nil {
+	together, err := readHello(from)
+	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	if l.ended == nil {
-		l.hello = true
+		l.hello, l.together = true, together
 		close(l.ready)
 	}
 	l.mu.Unlock()

@@ -225,6 +225,31 @@ func TestServerBreaks(t *testing.T) {
 	}
 }
 
+// TestServerTogether has servers that take several reports in a call, and one each.
+func TestServerTogether(t *testing.T) {
+	t.Parallel()
+	for hello, want := range map[string]bool{"HELLO 1": false, "HELLO 1 REPORTS": true} {
+		t.Run(hello, func(t *testing.T) {
+			t.Parallel()
+			b := keptBed(t)
+			b.r.Spool = b.dir
+			b.server("echo " + hello + `; read -r x; while read -r frame n hook bytes words; do head -c $bytes >/dev/null; echo DONE $n 0 ${#words}; printf %s "$words"; done`)
+			h := &Hook{Keyword: "SITE", Name: ReportWork, Limit: long, MaxOutput: 100, Served: true}
+			if b.r.Together(h) {
+				t.Error("several reports before the server runs")
+			}
+			b.ask(RenewClaim, long, "")
+			if got := b.r.Together(h); got != want {
+				t.Errorf("several reports: %t; want %t", got, want)
+			}
+			res := b.ask(ReportWork, long, "ads", "exit", "evict")
+			if got := string(res.Stdout); (got == "exit evict") != want || (res.Err == nil) != want {
+				t.Errorf("two reports: %q, %v", got, res.Err)
+			}
+		})
+	}
+}
+
 // TestServedLimits has bounds of single calls, which do not harm the others.
 // REQ-HOOK-120.
 func TestServedLimits(t *testing.T) {

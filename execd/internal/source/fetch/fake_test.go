@@ -328,6 +328,8 @@ func (f *fakeSlots) endIn(t *testing.T, l *Layer, id slot.ID) {
 type fakeHooks struct {
 	mu    sync.Mutex
 	calls []call
+	// together is what Together returns.
+	together bool
 	// fetch answers FETCH_WORK; nil: there is never work.
 	fetch func(ctx context.Context, c hook.Call) hook.Result
 	// other answers all other hooks; nil: they do nothing.
@@ -356,6 +358,12 @@ func (f *fakeHooks) Run(ctx context.Context, c hook.Call) hook.Result {
 		return hook.Result{}
 	}
 	return answer(ctx, c)
+}
+
+func (f *fakeHooks) Together(*hook.Hook) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.together
 }
 
 // answerOther has the hooks but FETCH_WORK answered by fn from now on, also while they are called.

@@ -39,6 +39,8 @@ import (
 // Runner runs hooks; *hook.Runner does.
 type Runner interface {
 	Run(ctx context.Context, c hook.Call) hook.Result
+	// Together reports whether a call of a hook REPORT_WORK may tell several ends.
+	Together(h *hook.Hook) bool
 }
 
 // Options are what a Layer works with.

@@ -43,6 +43,9 @@ const (
 	reportPatience = 7 * 24 * time.Hour
 	// wordEvict is told of work that has not run.
 	wordEvict = "evict"
+	// mostTogether bounds how many reports are told in a call, and mostBytes of how much.
+	mostTogether = 100
+	mostBytes    = 1 << 20
 )
 
 // attrReport is the number of a report, in the ad that REPORT_WORK reads.
@@ -85,8 +88,9 @@ func (r *reports) number() uint64 {
 }
 
 // reporter tells the reports of a keyword, one after the other: the next when the one before
-// has been heard, since who keeps a queue must not have to sort them. A goroutine is there as
-// long as there is one to tell.
+// has been heard, since who keeps a queue must not have to sort them. Who takes several in a
+// call hears those that wait together, all or none. A goroutine is there as long as there is
+// one to tell.
 type reporter struct {
 	layer   *Layer
 	keyword string
@@ -236,7 +240,7 @@ func (l *Layer) enter(keyword string, w waiting) {
 // run tells reports until there are none, or ctx is done.
 func (t *reporter) run(ctx context.Context) {
 	for {
-		w, pause, ok := t.next()
+		list, pause, ok := t.next()
 		if !ok {
 			return
 		}
@@ -248,31 +252,36 @@ func (t *reporter) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		why := t.tell(ctx, w)
+		told, why := t.tell(ctx, list)
 		if ctx.Err() != nil {
 			return
 		}
-		t.told(why)
-		if why == "" {
+		t.told(told, why)
+		for _, w := range list[:told] {
 			t.layer.known.over(w.job, time.Now())
 		}
 	}
 }
 
-// next returns the next report, and after what time it is to be told.
-func (t *reporter) next() (w waiting, pause time.Duration, ok bool) {
+// next returns the reports that may be told next, and after what time: one alone if it was not
+// heard.
+func (t *reporter) next() (list []waiting, pause time.Duration, ok bool) {
 	r := &t.layer.reports
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(t.list) == 0 {
 		t.runs = false
-		return waiting{}, 0, false
+		return nil, 0, false
 	}
-	return t.list[0], reportPauses.After(t.failures), true
+	most := mostTogether
+	if t.failures > 0 {
+		most = 1
+	}
+	return slices.Clone(t.list[:min(most, len(t.list))]), reportPauses.After(t.failures), true
 }
 
-// told notes how the first report was taken.
-func (t *reporter) told(why string) {
+// told notes that the first reports were told, or why the first was not heard.
+func (t *reporter) told(n int, why string) {
 	r, log := &t.layer.reports, t.layer.o.Log
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,53 +290,76 @@ func (t *reporter) told(why string) {
 		if t.failures > 0 {
 			log.Info(fmt.Sprintf("%s: works again: failures=%d", name, t.failures))
 		}
-		delete(r.jobs, t.list[0].job)
-		t.list, t.failures, t.problem = slices.Delete(t.list, 0, 1), 0, ""
+		for _, w := range t.list[:n] {
+			delete(r.jobs, w.job)
+		}
+		t.list, t.failures, t.problem = slices.Delete(t.list, 0, n), 0, ""
 		return
 	}
 	t.failures, t.problem = t.failures+1, why
 	log.Warn(fmt.Sprintf("%s: job=%d: %s: reports=%d, told again in %v", name, t.list[0].job, why, len(t.list), reportPauses.After(t.failures)))
 }
 
-// tell tells one report, and says why it was not heard; "": it was, or will never be.
-func (t *reporter) tell(ctx context.Context, w waiting) (why string) {
+// tell tells the first reports of a list, as many as may be told in a call, and returns how many need not be told
+// any more; or why the first was not heard.
+func (t *reporter) tell(ctx context.Context, list []waiting) (told int, why string) {
 	l := t.layer
-	r, err := l.readReport(w.name())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "" // somebody has removed it
-	case spool.Unread(err):
-		return err.Error()
-	case err != nil:
-		l.lost(w.name(), err)
-		return ""
-	}
 	h := l.o.HookTable().Hook(t.keyword, hook.ReportWork)
+	if h != nil && len(list) > 1 && !l.o.Hooks.Together(h) {
+		list = list[:1]
+	}
+	var reports []*report
+	var words []string
+	var stdin []byte
+	for i, w := range list {
+		r, err := l.readReport(w.name())
+		switch {
+		case err != nil && i > 0: // it is the first the next time
+		case errors.Is(err, fs.ErrNotExist):
+			return 1, "" // somebody has removed it
+		case spool.Unread(err):
+			return 0, err.Error()
+		case err != nil:
+			l.lost(w.name(), err)
+			return 1, ""
+		}
+		if err != nil || i > 0 && len(stdin)+len(r.Work) > mostBytes {
+			list = list[:i]
+			break
+		}
+		work, _ := classad.ParseOldLenient(r.Work) // as it was written
+		work = work.With(classad.Attr{Name: attrReport, Expr: classad.Int(int64(w.number)).Expr()})
+		stdin = ad.AppendStdin(stdin, work)
+		reports, words = append(reports, r), append(words, r.Word)
+	}
+	first := reports[0]
 	if h == nil {
 		why = "there is no such hook any more"
 	} else {
-		work, _ := classad.ParseOldLenient(r.Work) // as it was written
-		number := classad.Attr{Name: attrReport, Expr: classad.Int(int64(w.number)).Expr()}
-		res := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Args: []string{r.Word}, Stdin: ad.Stdin(work.With(number), nil), Label: "slot " + r.Slot})
+		res := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Args: words, Stdin: stdin, Label: "slot " + first.Slot})
 		if why = failure(&res, h); why == "" && res.Status != 0 {
 			why = fmt.Sprintf("exit status %d", res.Status)
 		}
 	}
 	switch {
 	case ctx.Err() != nil:
-		return ""
+		return 0, ""
 	case why == "":
-		l.o.Log.Debug(fmt.Sprintf("slot %s: fetch: reported: job=%d word=%s", r.Slot, w.job, r.Word))
-	case time.Since(r.Time) > reportPatience:
-		l.o.Log.Error(fmt.Sprintf("slot %s: fetch: hook %s of %s: %s: the end of job %d is told no more, since %v are over", r.Slot, hook.ReportWork, t.keyword, why, w.job, reportPatience))
+	case len(list) == 1 && time.Since(first.Time) > reportPatience:
+		l.o.Log.Error(fmt.Sprintf("slot %s: fetch: hook %s of %s: %s: the end of job %d is told no more, since %v are over", first.Slot, hook.ReportWork, t.keyword, why, list[0].job, reportPatience))
 	default:
-		return why
+		return 0, why
 	}
-	// It need not be durable: who heard a report may hear it again.
-	if err := atomicfile.Remove(l.reportPath(w.name())); err != nil {
-		l.o.Log.Error(fmt.Sprintf("%v: it is told again after the next start", err))
+	for i, w := range list {
+		if why == "" {
+			l.o.Log.Debug(fmt.Sprintf("slot %s: fetch: reported: job=%d word=%s", reports[i].Slot, w.job, reports[i].Word))
+		}
+		// It need not be durable: who heard a report may hear it again.
+		if err := atomicfile.Remove(l.reportPath(w.name())); err != nil {
+			l.o.Log.Error(fmt.Sprintf("%v: it is told again after the next start", err))
+		}
 	}
-	return ""
+	return len(list), ""
 }
 
 // readReport reads a file of reports/.

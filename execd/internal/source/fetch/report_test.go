@@ -405,3 +405,67 @@ func TestUnheardIsNotRunAgain(t *testing.T) {
 		started(2)
 	})
 }
+
+// TestReportsTogether has a hook that takes several reports in a call: it hears those that wait together, and one alone
+// when they were not heard.
+func TestReportsTogether(t *testing.T) {
+	in(t, reporting, []int{1}, func(t *testing.T, b *bench) {
+		goOn, fails := make(chan struct{}), false
+		b.hooks.together = true
+		b.hooks.other = func(_ context.Context, c hook.Call) hook.Result {
+			if c.Hook.Name != hook.ReportWork {
+				return hook.Result{}
+			}
+			<-goOn
+			if fails {
+				return hook.Result{Status: 1}
+			}
+			return hook.Result{}
+		}
+		stop := b.start()
+		end := func(jobs ...int) {
+			for _, n := range jobs {
+				if err := b.keepReport(n, &report{Slot: "1", Keyword: "KW", Word: "exit", Work: fmt.Sprintf("GlobalJobId = \"%d\"\n", n)}); err != nil {
+					t.Fatal(err)
+				}
+				b.release(n)
+			}
+			synctest.Wait()
+		}
+		end(1)       // is being told
+		end(2, 3, 4) // wait for it
+		goOn <- struct{}{}
+		synctest.Wait()
+		end(5, 6)
+		goOn <- struct{}{} // 2, 3, 4
+		synctest.Wait()
+		fails = true
+		goOn <- struct{}{} // 5, 6
+		goOn <- struct{}{} // 5, after a second
+		synctest.Wait()
+		fails = false
+		goOn <- struct{}{} // 5
+		goOn <- struct{}{} // 6
+		synctest.Wait()
+		stop()
+		var got []string
+		for _, c := range b.hooks.of(hook.ReportWork) {
+			ids := ""
+			for part := range strings.SplitSeq(c.stdin, "-----\n") {
+				work, err := classad.ParseOld(part)
+				if err != nil {
+					t.Fatal(err)
+				}
+				id, _ := text(work, attrIdentity)
+				ids += id
+			}
+			got = append(got, fmt.Sprintf("%s %d", ids, len(strings.Fields(c.args))))
+		}
+		if want := "1 1, 234 3, 56 2, 5 1, 5 1, 6 1"; strings.Join(got, ", ") != want {
+			t.Errorf("reports and words: %s; want %s", strings.Join(got, ", "), want)
+		}
+		if left := b.left(t); len(left) > 0 {
+			t.Errorf("left are %v", left)
+		}
+	})
+}

@@ -189,9 +189,20 @@ func (d *db) renew(ctx context.Context, r run) (word string, err error) {
 	return word, err
 }
 
-func (d *db) report(ctx context.Context, r run, word, result string) (answer string, err error) {
-	err = d.pool.QueryRow(ctx, "select paddock.report($1, $2, $3, $4, $5::text::jsonb)", r.job, r.gen, r.host, word, result).Scan(&answer)
-	return answer, err
+// report returns the runs that are not this host's any more.
+func (d *db) report(ctx context.Context, runs []run, words, results []string) (stale []run, err error) {
+	jobs, gens, hosts := make([]int64, len(runs)), make([]int64, len(runs)), make([]string, len(runs))
+	for i, r := range runs {
+		jobs[i], gens[i], hosts[i] = r.job, r.gen, r.host
+	}
+	rows, err := d.pool.Query(ctx, "select job, gen from paddock.report_many($1, $2, $3, $4, $5) where answer = 'stale'", jobs, gens, hosts, words, results)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r run, err error) {
+		err = row.Scan(&r.job, &r.gen)
+		return r, err
+	})
 }
 
 // tick returns after how long there may be something again.

@@ -126,8 +126,8 @@ func (e *Engine) runOf(ctx context.Context, ad *classad.Ad) (run, error) {
 	return run{job, gen, host}, nil
 }
 
-// Answer answers a call of a hook: the exit status, and what is printed.
-func (e *Engine) Answer(ctx context.Context, hook, word string, input []byte) (status int, output []byte, err error) {
+// Answer answers a call of a hook with its arguments: the exit status, and what is printed.
+func (e *Engine) Answer(ctx context.Context, hook string, words []string, input []byte) (status int, output []byte, err error) {
 	if hook == "FETCH_WORK" {
 		_, _ = e.db.tick(ctx) // where no program stays, nobody else does
 		output, err := e.fetch(ctx, input)
@@ -135,15 +135,19 @@ func (e *Engine) Answer(ctx context.Context, hook, word string, input []byte) (s
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	jobPart, slotPart, _ := bytes.Cut(input, []byte("\n-----\n"))
-	ad, _ := classad.ParseOldLenient(string(jobPart))
+	parts := bytes.Split(input, []byte("\n-----\n"))
+	ad, _ := classad.ParseOldLenient(string(parts[0]))
 	switch hook {
 	case "REPLY_FETCH":
-		return 0, nil, e.reply(ctx, ad, word == "accept", slotPart)
+		var slotPart []byte
+		if len(parts) > 1 {
+			slotPart = parts[1]
+		}
+		return 0, nil, e.reply(ctx, ad, slices.Equal(words, []string{"accept"}), slotPart)
 	case "RENEW_CLAIM":
 		return e.renew(ctx, ad)
 	case "REPORT_WORK":
-		return 0, nil, e.report(ctx, ad, word)
+		return 0, nil, e.report(ctx, parts, words)
 	}
 	// EVICT_CLAIM: what becomes of the work comes by REPORT_WORK.
 	return 0, nil, nil
@@ -205,7 +209,7 @@ func (e *Engine) Claim(ctx context.Context, s *slot) ([]byte, error) {
 		}
 		e.log(fmt.Sprintf("job %d: %v", w.job, err))
 		result, _ := json.Marshal(map[string]string{"HoldReason": err.Error()})
-		if _, err := e.db.report(ctx, run{w.job, w.gen, e.conf.Host}, "hold", string(result)); err != nil {
+		if _, err := e.db.report(ctx, []run{{w.job, w.gen, e.conf.Host}}, []string{"hold"}, []string{string(result)}); err != nil {
 			return nil, err
 		}
 	}
@@ -406,23 +410,32 @@ var kept = regexp.MustCompile(`^(Exit\w*|Job(Duration|CoreDumped|StartDate|Numbe
 // maxText bounds a text of an ad that is kept.
 const maxText = 4096
 
-func (e *Engine) report(ctx context.Context, ad *classad.Ad, word string) error {
-	r, err := e.runOf(ctx, ad)
-	if err != nil {
-		return err
+// report tells the ends of runs, each by its ad and a word: all of them, or none.
+func (e *Engine) report(ctx context.Context, ads [][]byte, words []string) error {
+	if len(ads) != len(words) {
+		return fmt.Errorf("%d ads and %d words", len(ads), len(words))
 	}
-	result, err := json.Marshal(results(ad))
-	if err != nil {
-		return err
+	runs, ends := make([]run, len(ads)), make([]string, len(ads))
+	for i, text := range ads {
+		ad, _ := classad.ParseOldLenient(string(text))
+		var err error
+		if runs[i], err = e.runOf(ctx, ad); err != nil {
+			return err
+		}
+		result, err := json.Marshal(results(ad))
+		if err != nil {
+			return err
+		}
+		ends[i] = string(result)
 	}
-	var answer string
-	if err := again(ctx, func() (err error) { answer, err = e.db.report(ctx, r, word, string(result)); return err }); err != nil {
+	var stale []run
+	if err := again(ctx, func() (err error) { stale, err = e.db.report(ctx, runs, words, ends); return err }); err != nil {
 		return err
 	}
 	notify(e.reported)
-	if answer == "stale" {
+	for _, r := range stale {
 		// Nobody waits for it: it was heard before, or the run is another's.
-		e.log(fmt.Sprintf("job %d.%d: the report %q changes nothing", r.job, r.gen, word))
+		e.log(fmt.Sprintf("job %d.%d: its report changes nothing", r.job, r.gen))
 	}
 	return nil
 }

@@ -904,6 +904,20 @@ begin
     return 'done';
 end $$;
 
+-- report_many is report for several runs, of which all are told or none.
+create function report_many(jobs bigint[], gens bigint[], hosts text[], words text[], results text[])
+    returns table (job bigint, gen bigint, answer text) language plpgsql as $$
+#variable_conflict use_column
+begin
+    -- Jobs are locked in the order of their numbers, as everywhere.
+    for job, gen, answer in
+        select r.job, r.gen, report(r.job, r.gen, r.host, r.word, r.result::jsonb)
+        from (select * from unnest(jobs, gens, hosts, words, results) with ordinality u(job, gen, host, word, result, n) order by job, gen, n) r
+    loop
+        return next;
+    end loop;
+end $$;
+
 -- A statement that makes work ready wakes up hosts that wait for it: none while all are busy.
 create function wake() returns trigger language plpgsql as $$
 begin
@@ -1051,7 +1065,7 @@ begin
         if f.proname in ('jobs', 'status', 'await') then
             execute format('grant execute on function %s to paddock_read', f.name);
         end if;
-        if f.proname in ('about', 'hello', 'idle', 'bye', 'classes', 'claim', 'accept', 'refuse', 'renew', 'evict', 'report', 'tick') then
+        if f.proname in ('about', 'hello', 'idle', 'bye', 'classes', 'claim', 'accept', 'refuse', 'renew', 'evict', 'report', 'report_many', 'tick') then
             execute format('grant execute on function %s to paddock_host', f.name);
         end if;
         if f.proname in ('set_queue', 'prune', 'tick') then

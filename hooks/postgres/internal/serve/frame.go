@@ -13,15 +13,18 @@ import (
 // ends all.
 const (
 	hello = "HELLO 1\n"
+	// answer is that of this server: it takes several reports in a call.
+	answer = "HELLO 1 REPORTS\n"
 	// maxInput bounds what a call may bring: the ads of a job, with a script, and a slot.
 	maxInput = 1 << 28
 )
 
 // call is a frame CALL, or, with no hook, CANCEL.
 type call struct {
-	number     uint64
-	hook, word string
-	input      []byte
+	number uint64
+	hook   string
+	words  []string
+	input  []byte
 }
 
 // readHello reads the first frame of execd.
@@ -60,9 +63,7 @@ func readCall(r *bufio.Reader) (call, error) {
 	if err != nil || size < 0 || size > maxInput {
 		return call{}, fmt.Errorf("%q brings no input that can be read", line)
 	}
-	if c.hook = words[2]; len(words) > 4 {
-		c.word = words[4]
-	}
+	c.hook, c.words = words[2], words[4:]
 	c.input = make([]byte, size)
 	if _, err := io.ReadFull(r, c.input); err != nil {
 		return call{}, err

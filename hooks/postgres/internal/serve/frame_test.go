@@ -3,18 +3,19 @@ package serve
 import (
 	"bufio"
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 )
 
 func TestFrames(t *testing.T) {
-	r := bufio.NewReader(strings.NewReader("HELLO 1\nCALL 7 REPLY_FETCH 3 accept\nabcCALL 8 FETCH_WORK 0\nCANCEL 7\n"))
+	r := bufio.NewReader(strings.NewReader("HELLO 1\nCALL 7 REPLY_FETCH 3 accept\nabcCALL 8 FETCH_WORK 0\nCANCEL 7\nCALL 9 REPORT_WORK 1 exit evict\nx"))
 	if err := readHello(r); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []call{{7, "REPLY_FETCH", "accept", []byte("abc")}, {8, "FETCH_WORK", "", nil}, {7, "", "", nil}} {
+	for _, want := range []call{{7, "REPLY_FETCH", []string{"accept"}, []byte("abc")}, {8, "FETCH_WORK", nil, nil}, {7, "", nil, nil}, {9, "REPORT_WORK", []string{"exit", "evict"}, []byte("x")}} {
 		got, err := readCall(r)
-		if err != nil || got.number != want.number || got.hook != want.hook || got.word != want.word || !bytes.Equal(got.input, want.input) {
+		if err != nil || got.number != want.number || got.hook != want.hook || !slices.Equal(got.words, want.words) || !bytes.Equal(got.input, want.input) {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
 		}
 	}

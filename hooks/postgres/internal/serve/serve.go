@@ -57,7 +57,7 @@ func Run(ctx context.Context, e *engine.Engine, from io.Reader, to io.Writer, ve
 		engine: e, log: log, to: to, cancel: map[uint64]context.CancelFunc{},
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 	}
-	if _, err := io.WriteString(to, hello); err != nil {
+	if _, err := io.WriteString(to, answer); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -149,7 +149,7 @@ func (s *server) answer(ctx context.Context, c call) (status int, output []byte)
 	if c.hook == "FETCH_WORK" {
 		output, err = s.fetch(ctx, c.input)
 	} else {
-		status, output, err = s.engine.Answer(ctx, c.hook, c.word, c.input)
+		status, output, err = s.engine.Answer(ctx, c.hook, c.words, c.input)
 	}
 	if err != nil && ctx.Err() == nil {
 		s.log(fmt.Sprintf("%s: %v", c.hook, err))
