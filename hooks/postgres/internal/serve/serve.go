@@ -40,7 +40,8 @@ type server struct {
 	mu      sync.Mutex
 	cancel  map[uint64]context.CancelFunc // guarded by mu; of calls that are not answered
 	held    []*question                   // guarded by mu; that wait for work, the oldest first
-	isIdle  bool                          // guarded by mu; the database was told that some wait
+	isIdle  bool                          // guarded by mu; the database was last told that some wait
+	known   bool                          // guarded by mu; it is known there, as far as is known here
 	changed chan struct{}                 // capacity 1: held may have changed from none to some, or back
 	wake    chan struct{}                 // capacity 1: there may be work
 }
@@ -215,9 +216,9 @@ func (s *server) announce(ctx context.Context, version string) {
 	for pause := time.Second; ; {
 		s.mu.Lock()
 		is := len(s.held) > 0
-		was := s.isIdle
+		told := s.known && is == s.isIdle
 		s.mu.Unlock()
-		if is != was {
+		if !told {
 			if err := s.engine.Idle(ctx, is, version); err != nil {
 				if ctx.Err() == nil {
 					s.log(fmt.Sprintf("cannot say that the host waits: %v", err))
@@ -231,7 +232,7 @@ func (s *server) announce(ctx context.Context, version string) {
 				continue
 			}
 			s.mu.Lock()
-			s.isIdle = is
+			s.isIdle, s.known = is, true
 			s.mu.Unlock()
 			if is {
 				s.poke() // what came before the database knew
@@ -265,10 +266,10 @@ func (s *server) dispatch(ctx context.Context) {
 	}
 }
 
-// reannounce has the database told again that this host waits, which it may have forgotten in a crash.
+// reannounce has the database told again of this host, which it may have forgotten in a crash.
 func (s *server) reannounce() {
 	s.mu.Lock()
-	s.isIdle = false
+	s.known = false
 	s.mu.Unlock()
 	notify(s.changed)
 }
