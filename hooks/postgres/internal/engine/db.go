@@ -163,8 +163,14 @@ type work struct {
 // first is before all ranks.
 const first = math.MinInt64
 
-// claim returns nil where there is no work.
+// claim returns nil where there is no work. It is not interrupted: the database would give work that nobody knows of, also
+// after bye.
 func (d *db) claim(ctx context.Context, slot string, classes []int32, lows []int64) (*work, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
+	defer cancel()
 	w := &work{}
 	err := d.pool.QueryRow(ctx, "select job, gen, class, rank, owner, queue, term, attempts, evictions, ad from paddock.claim($1, $2, $3, $4)",
 		d.host, slot, classes, lows).Scan(&w.job, &w.gen, &w.class, &w.rank, &w.owner, &w.queue, &w.term, &w.attempts, &w.evictions, &w.ad)
