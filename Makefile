@@ -237,7 +237,8 @@ workflow:
 	test/need $(NEED_WORKFLOW)
 	PADDOCK_WORKFLOW=1 $(GOTEST) -count=1 -timeout 30m -v ./test/workflow
 
-# engine runs beside a real PostgreSQL and a real Slurm, which it installs. Root only.
+# engine runs beside a real PostgreSQL and a real Slurm, which it installs, at full size also
+# beside a real Grid Engine. Root only.
 ENGINE_SCALE = 1
 engine:
 	test/need $(NEED_ENGINE) $(NEED_SLURM)

@@ -1,6 +1,6 @@
 // Package engine holds the tests of paddock-pg with a real PostgreSQL, which `make engine` installs: real
 // execds that take jobs from a database while they, the hook server and the database are killed, and
-// what the database allows whom; and of pilots in jobs of a real Slurm. It runs as root. Nobody imports it.
+// what the database allows whom; and of pilots in jobs of a real Slurm and a real Grid Engine. It runs as root. Nobody imports it.
 package engine
 
 import (

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -127,32 +128,6 @@ func (s *slurm) as(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func (s *slurm) write(name, text string) {
-	s.t.Helper()
-	path := filepath.Join(s.user.Home, name)
-	must(s.t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "@DIR@", s.user.Home)), 0o755))
-	must(s.t, os.Lchown(path, s.user.UID, s.user.GID))
-}
-
-func (s *slurm) read(name string) string {
-	data, _ := os.ReadFile(filepath.Join(s.user.Home, name))
-	return string(data)
-}
-
-// give has a unit wait for a pilot.
-func (s *slurm) give(name, command string, seconds int) {
-	s.t.Helper()
-	s.write(".new", fmt.Sprintf("Cmd = \"/bin/sh\"\nIwd = \"@DIR@\"\nArguments = \"-c '%s'\"\nGlobalJobId = \"%s\"\nRequestCpus = 1\nRequestMemory = 1\nRequestDisk = 1\nRequestSeconds = %d\n", command, name, seconds))
-	must(s.t, os.Rename(filepath.Join(s.user.Home, ".new"), filepath.Join(s.user.Home, "todo", name)))
-}
-
-// pilot submits one of so many processors.
-func (s *slurm) pilot(cpus int, options string) (number string) {
-	s.t.Helper()
-	return s.as("sbatch", "--parsable", "--ntasks=1", fmt.Sprintf("--cpus-per-task=%d", cpus), "--mem=1G", "--time=20", "--output=log", "--open-mode=append",
-		"--wrap=exec "+filepath.Join(bin, "execd")+" -pilot -config . "+options)
-}
-
 // gone waits until no job is left.
 func (s *slurm) gone() {
 	s.t.Helper()
@@ -198,62 +173,17 @@ func (s *slurm) manual() {
 	s.gone()
 }
 
-// TestPilots has units of work done by pilots in jobs of a real Slurm: each once, by three of
-// them; not one that is longer than the allocation; and by nobody any more when their job is
-// cancelled, which who handed them out is told at once. REQ-HOOK-125.
+// TestPilots has pilots run in jobs of a real Slurm. REQ-HOOK-125.
 func TestPilots(t *testing.T) {
 	if _, err := exec.LookPath("slurmctld"); err != nil {
 		t.Skip("it needs a Slurm, which make engine installs")
 	}
 	s := startSlurm(t)
 	s.manual()
-	s.as("mkdir", "todo", "given", "refused")
-	s.write("fetch", "#!/bin/sh\ncd @DIR@\ncat >/dev/null\nfor f in todo/*; do\n\ttest -e \"$f\" && mv $f given/ 2>/dev/null || continue\n\texec cat given/${f#todo/}\ndone\n")
-	s.write("reply", "#!/bin/sh\ncd @DIR@\nid=$(sed -n 's/^GlobalJobId = \"\\(.*\\)\"$/\\1/p')\ntest $1 = accept || mv given/$id refused/\n")
-	s.write("report", "#!/bin/sh\ncd @DIR@\necho $1 $(sed -n 's/^GlobalJobId = \"\\(.*\\)\"$/\\1/p') >>told\n")
-	s.write("hooks.conf", "STARTD_JOB_HOOK_KEYWORD = K\nK_HOOK_FETCH_WORK = @DIR@/fetch\nK_HOOK_REPLY_FETCH = @DIR@/reply\nK_HOOK_REPORT_WORK = @DIR@/report\nFetchWorkDelay = 1\n")
-
-	n := part(500, 20)
-	var want []string
-	for i := range n {
-		name := fmt.Sprintf("u%03d", i)
-		s.give(name, "echo exit "+name+" >>ran", 60)
-		want = append(want, "exit "+name)
-	}
-	s.give("long", "echo exit long >>ran", 3600)
-	for range 3 {
-		s.pilot(2, "-idle 5s -grace 30s")
-	}
-	s.gone()
-	for _, name := range []string{"ran", "told"} {
-		got := strings.Fields(strings.ReplaceAll(s.read(name), "exit ", "exit_"))
-		slices.Sort(got)
-		if diff := strings.ReplaceAll(strings.Join(want, " "), "exit ", "exit_"); strings.Join(got, " ") != diff {
-			t.Errorf("%s has %d lines: %v; want each of %d units once", name, len(got), got, n)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(s.user.Home, "refused", "long")); err != nil {
-		t.Errorf("the unit that does not fit: %v", err)
-	}
-	if log := s.read("log"); strings.Count(log, "scheduler=slurm job=") != 3 || strings.Count(log, " of 20m0s\n")+strings.Count(log, " of 19m") != 3 {
-		t.Errorf("the pilots do not know the end of their jobs:\n%s", log)
-	}
-
-	for _, name := range []string{"a", "b", "c", "d"} {
-		s.give(name, "echo exit "+name+" >>ran; sleep 1000 & exec sleep 1000", 600)
-	}
-	// Each has two processors, if the host has no more.
-	numbers := []string{s.pilot(2, "-idle 1h"), s.pilot(2, "-idle 1h")}
-	s.await("four units to run", func() (bool, error) { return strings.Count(s.read("ran"), "\n") == n+4, nil })
-	s.as(append([]string{"scancel"}, numbers...)...)
-	s.await("who handed them out to be told", func() (bool, error) { return strings.Count(s.read("told"), "evict ") == 4, nil })
-	s.gone()
-	s.await("no process of them to be left", func() (bool, error) {
-		return exec.Command("pgrep", "-u", s.user.Name).Run() != nil, nil
+	testPilots(t, &batch{
+		name: "slurm", user: s.user, as: func(line string) string { return s.as("sh", "-c", line) },
+		submit: "sbatch --ntasks=1 --cpus-per-task=2 --mem=1G --open-mode=append --output=log --time=", long: "20", short: "1", terse: "--parsable",
+		cancel: "scancel", list: "squeue --noheader --format=%i", waiting: "squeue --noheader --format=%i --states=PD",
+		ended: "scontrol show job ", well: regexp.MustCompile(`JobState=COMPLETED (?s:.*) ExitCode=0:0\b`),
 	})
-	for _, number := range numbers {
-		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "paddock."+number)); len(left) > 0 {
-			t.Errorf("a pilot has left %v", left)
-		}
-	}
 }
