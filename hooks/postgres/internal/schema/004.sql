@@ -61,7 +61,6 @@ declare
     low     bigint;
     paused  boolean; -- some queue is
     fair    boolean; -- some queue has shares
-    other   record;
     l       lease;
 begin
     -- What it was given and has not accepted is its again, with its fence.
@@ -73,26 +72,25 @@ begin
     end if;
     for attempt in 1..4 loop
         exit when l.job is not null;
-        select c.id, c.low into best, low
-        from unnest(claim.classes, claim.lows) c(id, low)
-            cross join lateral (select r.rank, r.id from ready r where r.class = c.id and r.rank >= c.low order by r.rank, r.id limit 1) h
-        where without is null or c.id <> all (without)
-        order by h.rank, h.id limit 1;
+        if fair then
+            -- The turn of a queue is the smallest rank of its classes.
+            select h.class, h.low into best, low
+            from (select k.queue, k.owner, c.id as class, c.low, r.rank, r.id, min(r.rank) over (partition by k.queue) as turn
+                from unnest(claim.classes, claim.lows) c(id, low) join class k on k.id = c.id
+                    cross join lateral (select r.rank, r.id from ready r where r.class = c.id and r.rank >= c.low order by r.rank, r.id limit 1) r
+                where without is null or c.id <> all (without)) h
+                join queue q on q.name = h.queue left join share s on s.queue = h.queue and s.owner = h.owner
+            order by h.turn, h.queue, case when q.half_life is null then 0 else coalesce(decayed(s.used, s.at, q.half_life) / s.share, 0) end, h.rank, h.id
+            limit 1;
+        else
+            select c.id, c.low into best, low
+            from unnest(claim.classes, claim.lows) c(id, low)
+                cross join lateral (select r.rank, r.id from ready r where r.class = c.id and r.rank >= c.low order by r.rank, r.id limit 1) h
+            where without is null or c.id <> all (without)
+            order by h.rank, h.id limit 1;
+        end if;
         if best is null then
             return;
-        end if;
-        if fair then
-            select c.id, c.low into other
-            from class b join queue q on q.name = b.queue and q.half_life is not null join class k on k.queue = b.queue
-                join unnest(claim.classes, claim.lows) c(id, low) on c.id = k.id
-                cross join lateral (select r.rank, r.id from ready r where r.class = c.id and r.rank >= c.low order by r.rank, r.id limit 1) h
-                left join share s on s.queue = k.queue and s.owner = k.owner
-            where b.id = best and (without is null or c.id <> all (without))
-            order by coalesce(decayed(s.used, s.at, q.half_life) / s.share, 0), h.rank, h.id limit 1;
-            if found then
-                best := other.id;
-                low := other.low;
-            end if;
         end if;
         with taken as (
             delete from ready r using (
