@@ -142,7 +142,10 @@ func (s *Shared) Follow(ctx context.Context) {
 	for s.heard() > 0 {
 		select {
 		case <-w.Events:
-		case <-w.Errors:
+		case _, open := <-w.Errors:
+			if !open {
+				return
+			}
 		case <-ctx.Done():
 			return
 		}
