@@ -27,7 +27,7 @@ type batch struct {
 	terse         string // the option that prints the number alone
 	cancel        string
 	list, waiting string // print a line for each job that is not over, and for each that has not begun
-	ended         string // says how the job ended whose number follows
+	ended         string // the command that says how a job ended, with %s for its number
 	well          *regexp.Regexp
 	d             *database
 	super         *pgx.Conn
@@ -46,7 +46,7 @@ func testPilots(t *testing.T, b *batch) {
 	b.as("mkdir tmp")
 	t.Cleanup(func() {
 		if t.Failed() {
-			b.as(b.cancel + " $(" + b.list + ")")
+			b.as(b.list + " | xargs -r " + b.cancel)
 			text, _ := os.ReadFile(filepath.Join(b.user.Home, "log"))
 			t.Logf("log of the pilots:\n%s", text)
 			for _, table := range []string{"lease", "event", "host"} {
@@ -251,7 +251,7 @@ func (b *batch) end(t *testing.T) {
 	if got := value(t, b.super, "select count(*) from paddock.event where what = 'lost'"); got != "0" {
 		t.Errorf("%s runs were not told of", got)
 	}
-	if text := b.as(b.ended + number); !b.well.MatchString(text) {
+	if text := b.as(fmt.Sprintf(b.ended, number)); !b.well.MatchString(text) {
 		t.Errorf("the pilot did not end by itself:\n%s", text)
 	}
 }
@@ -267,6 +267,19 @@ func TestPilotsGridEngine(t *testing.T) {
 	user, err := harness.AddUser("paddock-engine")
 	must(t, err)
 	t.Cleanup(func() { must(t, user.Remove()) })
+	qconf := func(args ...string) {
+		t.Helper()
+		if out, err := ge.Run(append([]string{"qconf"}, args...)...); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+	environment := filepath.Join(top, "pilots")
+	must(t, os.WriteFile(environment, []byte("pe_name pilots\nslots 999\nuser_lists NONE\nxuser_lists NONE\nstart_proc_args NONE\nstop_proc_args NONE\n"+
+		"allocation_rule $pe_slots\ncontrol_slaves FALSE\njob_is_first_task TRUE\nurgency_slots min\naccounting_summary FALSE\nqsort_args NONE\n"), 0o644))
+	qconf("-Ap", environment)
+	t.Cleanup(func() { qconf("-dp", "pilots") })
+	qconf("-aattr", "queue", "pe_list", "pilots", "all.q")
+	t.Cleanup(func() { qconf("-dattr", "queue", "pe_list", "pilots", "all.q") })
 	b := &batch{
 		name: "gridengine", user: user,
 		as: func(line string) string {
@@ -275,10 +288,11 @@ func TestPilotsGridEngine(t *testing.T) {
 			must(t, err)
 			return strings.TrimSpace(out)
 		},
-		// Three of them have all slots of the queue; each has as many processors as the host.
-		submit: "qsub -cwd -S /bin/sh -notify -j y -o log -pe make 30 -l h_rt=", long: "0:20:0", short: "0:1:0", terse: "-terse",
+		// Four of them have nearly all slots of the queue; each has as many processors as the host.
+		submit: "qsub -cwd -S /bin/sh -notify -j y -o log -pe pilots 24 -l h_rt=", long: "0:20:0", short: "0:1:0", terse: "-terse",
 		cancel: "qdel", list: "qstat -u '*' | awk 'NR > 2 {print $1}'", waiting: "qstat -u '*' -s p | awk 'NR > 2 {print $1}'",
-		ended: "qacct -j ", well: regexp.MustCompile(`(?m)^failed +0 *\n(?s:.*)^exit_status +0 *$`),
+		// The line of a job is written a while after its end.
+		ended: "until qacct -j %[1]s >/dev/null 2>&1; do sleep 0.5; done; qacct -j %[1]s", well: regexp.MustCompile(`(?m)^failed +0 *\n(?s:.*)^exit_status +0 *$`),
 	}
 	testPilots(t, b)
 }

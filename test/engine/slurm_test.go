@@ -184,6 +184,6 @@ func TestPilots(t *testing.T) {
 		name: "slurm", user: s.user, as: func(line string) string { return s.as("sh", "-c", line) },
 		submit: "sbatch --ntasks=1 --cpus-per-task=2 --mem=1G --open-mode=append --output=log --time=", long: "20", short: "1", terse: "--parsable",
 		cancel: "scancel", list: "squeue --noheader --format=%i", waiting: "squeue --noheader --format=%i --states=PD",
-		ended: "scontrol show job ", well: regexp.MustCompile(`JobState=COMPLETED (?s:.*) ExitCode=0:0\b`),
+		ended: "scontrol show job %s", well: regexp.MustCompile(`JobState=COMPLETED (?s:.*) ExitCode=0:0\b`),
 	})
 }
