@@ -60,6 +60,7 @@ NEED_PACKAGES = lintian=lintian rpm=rpm rpmlint=rpmlint cpio=cpio mmdebstrap=mmd
 	systemd-analyze=systemd
 NEED_ENGINE   = pg_createcluster=postgresql,postgresql-common psql=postgresql-client pgbouncer=pgbouncer flock=util-linux
 NEED_SLURM    = slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge
+NEED_WEB      = promtool=prometheus
 NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=busybox-static cpio=cpio
 
 # Only the race detector needs cgo: a static binary starts faster, and the names of
@@ -67,7 +68,7 @@ NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=b
 export CGO_ENABLED = 0
 
 .PHONY: all modules packages build install dist release licences-update demo test faults accounts race fuzz fmt vet lint man-lint deadcode deps-check deps-update \
-	manifest-check requirements check e2e classad-diff packages-check interop workflow engine vm packages-test soak bench vuln clean
+	manifest-check requirements check e2e classad-diff packages-check interop workflow engine web vm packages-test soak bench vuln clean
 
 all: build
 
@@ -82,7 +83,7 @@ modules:
 
 # packages installs all that the targets take from Debian, at once.
 packages:
-	test/need $(NEED_TEST) $(NEED_RACE) $(NEED_MAN) $(NEED_INTEROP) $(NEED_WORKFLOW) $(NEED_ENGINE) $(NEED_SLURM) $(NEED_PACKAGES) $(NEED_VM)
+	test/need $(NEED_TEST) $(NEED_RACE) $(NEED_MAN) $(NEED_INTEROP) $(NEED_WORKFLOW) $(NEED_ENGINE) $(NEED_SLURM) $(NEED_WEB) $(NEED_PACKAGES) $(NEED_VM)
 
 build:
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/execd ./execd
@@ -155,7 +156,7 @@ FAULT  = ^TestFault[A-Z]
 FAULTY = $$(grep -rlE --include='*_test.go' '^func TestFault[A-Z]' . | xargs -n 1 dirname | sort -u)
 
 # APART are the packages whose tests all have a target of their own.
-APART  = /test/(engine|interop|soak|workflow)$$
+APART  = /test/(engine|interop|soak|web|workflow)$$
 
 # test is to be quick: go vet is left to check, damage to faults and loads to soak. The
 # packages share the binaries that their tests run.
@@ -243,6 +244,11 @@ ENGINE_SCALE = 1
 engine:
 	test/need $(NEED_ENGINE) $(NEED_SLURM)
 	PADDOCK_ENGINE=1 $(GOTEST) -count=1 -timeout 30m ./test/engine -scale $(ENGINE_SCALE)
+
+# web has Prometheus judge the metrics.
+web:
+	test/need $(NEED_WEB)
+	PADDOCK_WEB=1 test/built $(GOTEST) -count=1 -timeout 5m ./test/web
 
 # vm runs tests in a machine under qemu, which it installs: there control groups have
 # every controller.

@@ -14,7 +14,7 @@ import (
 // may run anything, -1 in root mode; failing is of Options.
 func (d *daemon) buildFetch(claims *claim.Table, only int, failing func()) {
 	d.fetch = fetch.New(fetch.Options{
-		Slots: d.queue, Claims: claims, Store: d.store, Root: d.root, Host: d.host, Log: d.log, Failing: failing,
+		Slots: d.queue, Claims: claims, Store: d.store, Root: d.root, Host: d.host, Log: d.log, Counts: &d.counts, Failing: failing,
 		Hooks: d.calls, HookTable: d.hooks.Load, Config: d.config.Current, Owners: fetch.Owners{Users: d.users, Self: only},
 		Check: func(owner *user.User, req *api.SubmitRequest) error {
 			if why := d.room(); req.Sandbox == api.SandboxYes && why != "" {

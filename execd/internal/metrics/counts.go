@@ -63,6 +63,20 @@ const (
 // arrows are the values of the label to.
 var arrows = [...]string{ToSlot: "slot", ToHistory: "history", ToStartd: "startd_history", ToLog: "job_queue_log"}
 
+// Fetch is what a call of FETCH_WORK has come to.
+type Fetch int
+
+// The results.
+const (
+	FetchedWork    Fetch = iota // it brought work, which was accepted
+	FetchedNone                 // there was none
+	FetchedRefused              // it brought work that had no place here, or was here already
+	FetchedFailed               // it failed, or its answer made no sense
+)
+
+// fetches are the values of the label result.
+var fetches = [...]string{FetchedWork: "work", FetchedNone: "none", FetchedRefused: "refused", FetchedFailed: "failed"}
+
 // Counts counts runs since execd was started. The zero value is ready.
 type Counts struct {
 	mu                                    sync.Mutex
@@ -71,7 +85,9 @@ type Counts struct {
 	waiting, starting, running, returning durations
 	idle                                  durations
 	transfers                             [len(directions)]direction
-	dropped                               [len(arrows)]uint64 // by Arrow
+	dropped                               [len(arrows)]uint64              // by Arrow
+	fetched                               map[string]*[len(fetches)]uint64 // by keyword, of which the configuration has few, and Fetch
+	fetching                              durations
 }
 
 // Start counts a run that got its slots after waiting for a while.
@@ -119,6 +135,20 @@ func (c *Counts) Dropped(a Arrow) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.dropped[a]
+}
+
+// Fetch counts a call of FETCH_WORK of a keyword.
+func (c *Counts) Fetch(keyword string, result Fetch, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fetched == nil {
+		c.fetched = map[string]*[len(fetches)]uint64{}
+	}
+	if c.fetched[keyword] == nil {
+		c.fetched[keyword] = new([len(fetches)]uint64)
+	}
+	c.fetched[keyword][result]++
+	c.fetching.add(took)
 }
 
 // Transfer counts an attempt to transfer files, and when they have arrived how much that

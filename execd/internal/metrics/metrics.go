@@ -27,6 +27,11 @@ type Snapshot struct {
 	Queues  []Queue
 	Load    map[string]float64 // load values that are numbers
 	Counts  *Counts            // nil: none
+	Reports map[string]int     // ends of fetched work that nobody has heard, by keyword
+	// Lease is the least time that is left of a lease; nil: no claim has one.
+	Lease *time.Duration
+	// PilotEnd is when this execd, a pilot, ends; zero: it is none, or has no end.
+	PilotEnd time.Time
 	// Problems are those of execd -status; nil: nobody has looked.
 	Problems []api.Alert
 }
@@ -107,6 +112,31 @@ var families = []family{
 	transfer("_bytes_total", counter, "Bytes that have arrived.", func(w *writer, d *direction, of string) { w.series(float64(d.bytes), "direction", of) }),
 	transfer("_files_total", counter, "Files that have arrived.", func(w *writer, d *direction, of string) { w.series(float64(d.files), "direction", of) }),
 	transfer("_seconds", histogram, "Time of transfers that have arrived.", func(w *writer, d *direction, of string) { w.histogram(&d.took, "direction", of) }),
+	{"paddock_fetch_total", counter, "Calls of FETCH_WORK, by what they have come to.", func(w *writer, s *Snapshot) {
+		w.counts(s, func(c *Counts) {
+			each(c.fetched, func(keyword string, n *[len(fetches)]uint64) {
+				for result, name := range fetches {
+					w.series(float64(n[result]), "keyword", keyword, "result", name)
+				}
+			})
+		})
+	}},
+	{"paddock_fetch_seconds", histogram, "Time of calls of FETCH_WORK.", func(w *writer, s *Snapshot) {
+		w.counts(s, func(c *Counts) { w.histogram(&c.fetching) })
+	}},
+	{"paddock_reports_waiting", gauge, "Ends of fetched work that REPORT_WORK has not heard yet.", func(w *writer, s *Snapshot) {
+		each(s.Reports, func(keyword string, n int) { w.series(float64(n), "keyword", keyword) })
+	}},
+	{"paddock_lease_seconds_left", gauge, "The least time that is left of the lease of a claim.", func(w *writer, s *Snapshot) {
+		if s.Lease != nil {
+			w.series(s.Lease.Seconds())
+		}
+	}},
+	{"paddock_pilot_end_time_seconds", gauge, "When this pilot ends.", func(w *writer, s *Snapshot) {
+		if !s.PilotEnd.IsZero() {
+			w.series(float64(s.PilotEnd.Unix()))
+		}
+	}},
 	{"paddock_updates_dropped_total", counter, "What could not be said of jobs and was dropped, by whom it was for.", func(w *writer, s *Snapshot) {
 		w.counts(s, func(c *Counts) {
 			for to, name := range arrows {

@@ -192,6 +192,9 @@ func example() *Snapshot {
 	c.Idle(20 * time.Millisecond)
 	c.Transfer(true, Arrived, 100, 3, 20*time.Millisecond)
 	c.Transfer(true, GivenUp, 0, 0, 0)
+	c.Fetch("FARM", FetchedNone, time.Minute)
+	c.Fetch("FARM", FetchedWork, 3*time.Millisecond)
+	c.Fetch("LAB", FetchedFailed, time.Second)
 	c.Stages(5*time.Millisecond, 400*24*time.Hour, time.Second)
 	return &Snapshot{
 		Version: "0.1.0", Host: "node7", Started: time.Unix(1795190461, 5e8),
@@ -204,7 +207,7 @@ func example() *Snapshot {
 		},
 		Queues: []Queue{{"all.q", 5, 16}, {"fast.q", 0, 1}},
 		Load:   map[string]float64{"load_avg": 0.25, "odd": math.Inf(1), "odder": math.NaN()},
-		Counts: c,
+		Counts: c, Reports: map[string]int{"FARM": 2}, Lease: new(90 * time.Second), PilotEnd: time.Unix(1795194000, 0),
 	}
 }
 
@@ -239,6 +242,15 @@ func TestText(t *testing.T) {
 		"paddock_transfer_bytes_totaldirection=out":           100,
 		"paddock_transfer_files_totaldirection=out":           3,
 		"paddock_transfer_seconds_countdirection=out":         1,
+		"paddock_fetch_totalkeyword=FARM|result=work":         1,
+		"paddock_fetch_totalkeyword=FARM|result=none":         1,
+		"paddock_fetch_totalkeyword=FARM|result=refused":      0,
+		"paddock_fetch_totalkeyword=LAB|result=failed":        1,
+		"paddock_fetch_seconds_count":                         3,
+		"paddock_fetch_seconds_bucketle=0.005":                1,
+		"paddock_reports_waitingkeyword=FARM":                 2,
+		"paddock_lease_seconds_left":                          90,
+		"paddock_pilot_end_time_seconds":                      1795194000,
 		"paddock_slotsqueue=all.q":                            16,
 		"paddock_slots_usedqueue=all.q":                       5,
 		"paddock_loadname=load_avg":                           0.25,
@@ -299,9 +311,35 @@ func TestManual(t *testing.T) {
 	if diff := cmp.Diff(table, page); diff != "" {
 		t.Errorf("families and execd(8) differ (-table +page):\n%s", diff)
 	}
-	for _, name := range outcomes {
+	for _, name := range slices.Concat(outcomes[:], transfers[:], fetches[:], arrows[:]) {
 		if !strings.Contains(section, ".Li "+name) {
-			t.Errorf("execd(8) has no outcome %s", name)
+			t.Errorf("execd(8) has no value %s of a label", name)
+		}
+	}
+}
+
+// TestExamples holds what monitors are given as an example to the families.
+func TestExamples(t *testing.T) {
+	known := map[string]bool{}
+	for _, f := range families {
+		known[f.name] = true
+		if f.kind == histogram {
+			known[f.name+"_bucket"], known[f.name+"_sum"], known[f.name+"_count"] = true, true, true
+		}
+	}
+	for _, name := range []string{"alerts.yml", "grafana.json"} {
+		text, err := os.ReadFile("../../../packaging/examples/prometheus/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := regexp.MustCompile(`\b(?:paddock|process)_\w+`).FindAllString(string(text), -1)
+		if len(named) < 10 {
+			t.Errorf("%s names %d metrics", name, len(named))
+		}
+		for _, metric := range named {
+			if !known[metric] {
+				t.Errorf("%s names %s, which execd does not have", name, metric)
+			}
 		}
 	}
 }

@@ -120,9 +120,9 @@ STARTD_ATTRS = $(STARTD_ATTRS) %[3]s PilotJobId
 		return text
 	}
 	// The slot asks for work as long as any could fit.
-	return text + fmt.Sprintf(`DaemonStopTime = %d
-TimeToLive = DaemonStopTime - time()
-STARTD_ATTRS = $(STARTD_ATTRS) DaemonStopTime TimeToLive
-START = ($(START:true)) && (TARGET.RequestCpus is undefined || (TARGET.RequestSeconds ?: TARGET.Requesth_rt ?: %d) <= MY.TimeToLive)
-`, until.Unix(), minTime)
+	return text + fmt.Sprintf(`%[1]s = %[2]d
+TimeToLive = %[1]s - time()
+STARTD_ATTRS = $(STARTD_ATTRS) %[1]s TimeToLive
+START = ($(START:true)) && (TARGET.RequestCpus is undefined || (TARGET.RequestSeconds ?: TARGET.Requesth_rt ?: %[3]d) <= MY.TimeToLive)
+`, knob.PilotEnd, until.Unix(), minTime)
 }

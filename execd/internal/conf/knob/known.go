@@ -45,6 +45,9 @@ const (
 // sets it.
 const Pilot = "PilotScheduler"
 
+// PilotEnd is when a pilot ends, which sets it if it does.
+const PilotEnd = "DaemonStopTime"
+
 // NoClaimShutdown is for how long no slot of a pilot may be in use.
 const NoClaimShutdown = "STARTD_NOCLAIM_SHUTDOWN"
 

@@ -22,6 +22,7 @@ import (
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -507,7 +508,7 @@ func (b *bench) open(t *testing.T) {
 		Config: b.config.Load, HookTable: b.table.Load,
 		Check:  func(*user.User, *api.SubmitRequest) error { return nil },
 		Limits: func() job.Limits { return job.Limits{} },
-		Log:    log,
+		Log:    log, Counts: &metrics.Counts{},
 	})
 	b.slots.evicted = b.Evicted
 	b.o.Store.OnDelete(b.Deleting)

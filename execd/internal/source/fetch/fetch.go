@@ -11,7 +11,7 @@
 // hook that was not told before execd ended is told by the next one; and work whose
 // identity is known here is not started a second time.
 //
-// Only daemon imports it. It imports ad, claim, hook, job and user, and asks whoever has
+// Only daemon imports it. It imports ad, claim, hook, job, metrics and user, and asks whoever has
 // the slots by its own interfaces, Slots and Claims.
 package fetch
 
@@ -31,6 +31,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -63,6 +64,7 @@ type Options struct {
 	// know.
 	Failing func()
 	Host    string // for the User of ads
+	Counts  *metrics.Counts
 	Log     *slog.Logger
 }
 

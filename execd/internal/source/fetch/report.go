@@ -443,6 +443,18 @@ func (l *Layer) hurryReports() {
 	}
 }
 
+// Reports returns how many ends wait to be heard, by keyword. One of which all were heard is
+// among them, so that nobody has to guess why it is missing.
+func (l *Layer) Reports() map[string]int {
+	l.reports.mu.Lock()
+	defer l.reports.mu.Unlock()
+	waiting := map[string]int{}
+	for keyword, t := range l.reports.reporters {
+		waiting[keyword] = len(t.list)
+	}
+	return waiting
+}
+
 // failingReports tells of the keywords whose reports are not heard, a line each.
 func (l *Layer) failingReports() (lines []string) {
 	l.reports.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/hook"
 	"paddock/execd/internal/job"
+	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/user"
@@ -346,6 +347,8 @@ func (w *worker) ask(ctx context.Context, slot *claim.View) {
 	}
 	c, why := w.read(&r, h)
 	w.note(why)
+	result := metrics.FetchedRefused
+	defer func() { l.o.Counts.Fetch(w.keyword, result, r.Took) }()
 	giveBack := func(reason string) {
 		if slot.Ending { // it still has something to run
 			w.await(ctx, hasEnded)
@@ -354,16 +357,21 @@ func (w *worker) ask(ctx context.Context, slot *claim.View) {
 	}
 	switch {
 	case why != "":
+		result = metrics.FetchedFailed
 		giveBack("the fetch hook failed")
 	case c == nil:
+		result = metrics.FetchedNone
 		w.pace = began.Add(emptyPace)
 		l.o.Log.Debug(fmt.Sprintf("slot %v: fetch: no work: keyword=%s took=%.3fs", w.slot, w.keyword, r.Took.Seconds()))
 		giveBack("no more work")
 	case !w.offer(ctx, c, slot, began):
 		w.pace = began.Add(emptyPace)
 		giveBack("no suitable work")
-	case w.slot.IsDynamic() || partitionable(slot):
-		w.last = time.Time{} // what has room for more, or is idle, is not kept from others
+	default:
+		result = metrics.FetchedWork
+		if w.slot.IsDynamic() || partitionable(slot) {
+			w.last = time.Time{} // what has room for more, or is idle, is not kept from others
+		}
 	}
 }
 
