@@ -114,6 +114,8 @@ var rules = []rule{
 
 	{"paddock/execd/internal/conf/knob", "paddock/execd/...", "paddock/execd/internal/conf/...", "the language knows nothing of what its knobs are for"},
 
+	{"paddock/execd/internal/timeline", "paddock/execd/internal/...", "", "it is told, and asks nobody"},
+
 	{"paddock/classad", "paddock/...", "", plain},
 	{"paddock/classad", "github.com/...", "", plain},
 	{"paddock/classad", "golang.org/...", "", plain},

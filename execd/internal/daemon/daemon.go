@@ -51,6 +51,7 @@ import (
 	"paddock/execd/internal/source/program"
 	"paddock/execd/internal/stage"
 	"paddock/execd/internal/stage/base"
+	"paddock/execd/internal/timeline"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/internal/proc"
@@ -340,6 +341,7 @@ type daemon struct {
 	health lookout
 	gauge  *usage.Gauge // for the ads of slots
 	counts metrics.Counts
+	lately timeline.Timeline
 	server *server.Server
 
 	slotAds *slotAds
@@ -417,7 +419,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.sources = source.Sources{}
 	d.stages = &stage.Runner{Streams: streams, Host: base.Host{
 		Sources: d.sources, Store: d.store, Launcher: d.launch, GIDs: gids, Book: d.book, Users: d.users, Config: d.config.Current,
-		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Name: host, Boot: boot, Log: log,
+		Usage: d.usage, Mail: d.mail, Counts: &d.counts, Timeline: &d.lately, Name: host, Boot: boot, Log: log,
 	}}
 	logs := &journal.Journal{
 		Log: &eventlog.Writer{Files: d.launch.AsUser}, Store: d.store, Users: d.users, Config: d.config.Current, Host: host, Err: log,
@@ -489,7 +491,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.store.OnWork(d.queue.Add)
 	d.server = &server.Server{
 		Store: d.store, Book: d.book, Users: d.users, Config: d.config.Current, Queue: d.queue, Programs: programs, Stages: d.stages,
-		Usage: d.usage, Load: d.load.Values, Metrics: d.metrics, Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
+		Usage: d.usage, Timeline: &d.lately, Load: d.load.Values, Metrics: d.metrics, Reload: d.reload, Drain: drained, Groups: d.launch.Groups.Tier(), Host: host, Version: o.Version, Log: log,
 		Started: d.began, Problems: d.problems,
 		OwnerOnly: only, Streams: streams, Configure: d.change, Saved: live.Saved, Template: live.Template,
 		Peers: d.peers, Hosts: hosts, Watch: d.watch, Followed: d.followed, Shadows: d.shadows,

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +41,7 @@ import (
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source/program"
 	"paddock/execd/internal/stage"
+	"paddock/execd/internal/timeline"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 )
@@ -74,6 +76,7 @@ type Server struct {
 	// Renew is Fetch for whether the work of slots may go on.
 	Renew    func(slots []slot.ID) (told int, missing []slot.ID)
 	Usage    *usage.Sampler
+	Timeline *timeline.Timeline           // what runs did lately
 	Streams  *output.Index                // nil: nothing is known of jobs that are over
 	Metrics  func() []byte                // nil: there are none
 	Load     func() map[string]conf.Value // of the host, as of now; nil: not known
@@ -102,6 +105,7 @@ type Server struct {
 	ofPeers   *admission // of other hosts, which take nothing from users here
 	lookups   fair.Gate  // of names that other hosts bring
 	relays    relays
+	remember  sync.Once       // what the timeline knows of runs before execd was started
 	refusals  fair.Meter      // of tasks, in the log
 	stopping  chan struct{}   // closed when waiting clients should ask the next execd
 	serving   context.Context // done then
@@ -151,16 +155,19 @@ var verbs = map[string]struct {
 	handle handleFunc
 }{
 	// Base64 makes four bytes of three.
-	api.VerbSubmit:  {members, (api.MaxScript+2)/3*4 + 8<<20, submits, hurried(handler((*Server).submit))},
-	api.VerbAd:      {members, (api.MaxScript+2)/3*4 + 8<<20, answers, handler((*Server).adOf)},
-	api.VerbJobs:    {anyone, 1 << 20, answers, (*Server).jobs},
-	api.VerbDetail:  {anyone, 1 << 20, answers, (*Server).detail},
-	api.VerbDelete:  {members, 1 << 20, answers, handler((*Server).delete)},
-	api.VerbWait:    {anyone, 1 << 16, none, handler((*Server).wait)},
-	api.VerbFind:    {anyone, 1 << 20, answers, handler((*Server).find)},
-	api.VerbEnds:    {anyone, 1 << 20, none, handler((*Server).ends)},
-	api.VerbOutput:  {anyone, 1 << 16, answers, handler((*Server).output)},
-	api.VerbTop:     {anyone, 1 << 16, answers, handler((*Server).top)},
+	api.VerbSubmit: {members, (api.MaxScript+2)/3*4 + 8<<20, submits, hurried(handler((*Server).submit))},
+	api.VerbAd:     {members, (api.MaxScript+2)/3*4 + 8<<20, answers, handler((*Server).adOf)},
+	api.VerbJobs:   {anyone, 1 << 20, answers, (*Server).jobs},
+	api.VerbDetail: {anyone, 1 << 20, answers, (*Server).detail},
+	api.VerbDelete: {members, 1 << 20, answers, handler((*Server).delete)},
+	api.VerbWait:   {anyone, 1 << 16, none, handler((*Server).wait)},
+	api.VerbFind:   {anyone, 1 << 20, answers, handler((*Server).find)},
+	api.VerbEnds:   {anyone, 1 << 20, none, handler((*Server).ends)},
+	api.VerbOutput: {anyone, 1 << 16, answers, handler((*Server).output)},
+	api.VerbTop:    {anyone, 1 << 16, answers, handler((*Server).top)},
+
+	api.VerbTimeline: {anyone, 1 << 16, answers, (*Server).timeline},
+
 	api.VerbStatus:  {anyone, 1 << 16, answers, handler((*Server).status)},
 	api.VerbModify:  {members, 1 << 20, answers, handler((*Server).modify)},
 	api.VerbHost:    {anyone, 1 << 16, answers, handler((*Server).host)},

@@ -14,6 +14,7 @@ import (
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/finish"
 	"paddock/execd/internal/stage/jobhook"
+	"paddock/execd/internal/timeline"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -227,6 +228,7 @@ func (r *Runner) reattached(l *life) {
 	run := l.task.RunID()
 	since := r.Launcher.Since(run, l.task.Started)
 	r.Found(run, since)
+	r.Timeline.Note(run, timeline.Span{Kind: timeline.Job, Begin: since})
 	r.steerable(l)
 	l.hooks.StartUpdates(time.Since(since))
 	r.advance(l, nil) // its time limits

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +38,7 @@ import (
 	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/stage/subtask"
+	"paddock/execd/internal/timeline"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -149,6 +151,7 @@ func (r *Runner) Exited(run spool.RunID) {
 	default:
 		r.advance(l, func() {
 			l.exited, l.end.Ended = true, time.Now()
+			r.Timeline.Note(l.task.RunID(), timeline.Span{Kind: timeline.Job, End: l.end.Ended})
 			l.flow.Reap(childJob, exit.Status{}) // its status is in the directory
 		})
 	}
@@ -179,6 +182,31 @@ func (r *Runner) add(l *life) {
 		r.lives = map[spool.RunID]*life{}
 	}
 	r.lives[l.task.RunID()] = l
+	if r.Timeline == nil {
+		return
+	}
+	taken := l.end.Taken
+	if len(l.end.Slots) == 0 { // an earlier execd has given them back
+		taken = time.Time{}
+	}
+	r.Timeline.Enter(lineOf(l), taken)
+}
+
+// lineOf is what the timeline says of a run as a whole.
+func lineOf(l *life) timeline.Of {
+	t := l.task
+	var slots []string
+	for _, s := range l.end.Slots {
+		name := strconv.Itoa(s.Index)
+		if s.Dynamic > 0 {
+			name += "_" + strconv.Itoa(s.Dynamic)
+		}
+		slots = append(slots, name)
+	}
+	return timeline.Of{
+		Run: t.RunID(), Array: t.Job.Tasks.IsArray(), Owner: t.Job.Owner, Name: t.Job.Terms().Name, Queue: t.Start.Queue,
+		Slots: strings.Join(slots, ","), Submitted: t.Job.Submitted,
+	}
 }
 
 func (r *Runner) drop(l *life) {
@@ -186,9 +214,16 @@ func (r *Runner) drop(l *life) {
 	defer r.mu.Unlock()
 	// A run that was not started has given its slot back, and the next try, which has the
 	// same number, may be here already.
-	if id := l.task.RunID(); r.lives[id] == l {
-		delete(r.lives, id)
+	id := l.task.RunID()
+	if r.lives[id] != l {
+		return
 	}
+	delete(r.lives, id)
+	failed, code := -1, -1 // it never ran
+	if e := l.end.End; e != nil {
+		failed, code = e.Failed, e.Exit
+	}
+	r.Timeline.Leave(id, time.Now(), failed, code)
 }
 
 // advance leads a life on in a goroutine of its own, after the event.
@@ -342,6 +377,7 @@ func (r *Runner) launch(l *life) error {
 	}
 	l.end.Started = time.Now()
 	t := l.task
+	r.Timeline.Note(t.RunID(), timeline.Span{Kind: timeline.Job, Begin: l.end.Started})
 	r.Counts.Start(l.end.Taken.Sub(t.Job.Submitted))
 	l.notices.Mail(mail.Started, nil)
 	l.measured.Started = l.end.Started

@@ -6,12 +6,14 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/ad"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/mail"
 	"paddock/execd/internal/stage/notice"
+	"paddock/execd/internal/timeline"
 	"paddock/execd/internal/usage"
 	"paddock/spool"
 )
@@ -236,9 +238,11 @@ func (r *Runner) stopOrGo(l *life) {
 	}
 	l.steer.stopped = want
 	if want {
+		r.Timeline.Note(l.task.RunID(), timeline.Span{Kind: timeline.Suspended, Begin: time.Now()})
 		l.notices.MailLater(mail.Suspended)
 		l.notices.Happened(notice.Event{Kind: notice.Suspended})
 	} else {
+		r.Timeline.Note(l.task.RunID(), timeline.Span{Kind: timeline.Suspended, End: time.Now()})
 		l.notices.MailLater(mail.Continued)
 		l.notices.Happened(notice.Event{Kind: notice.Resumed})
 	}

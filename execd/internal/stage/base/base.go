@@ -24,6 +24,7 @@ import (
 	"paddock/execd/internal/sandbox/order"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
+	"paddock/execd/internal/timeline"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
 	"paddock/spool"
@@ -43,6 +44,7 @@ type Host struct {
 	Usage    *usage.Sampler
 	Mail     *mail.Sender
 	Counts   *metrics.Counts
+	Timeline *timeline.Timeline // nil: nobody looks at what runs did
 	Sources  source.Sources
 	Log      *slog.Logger
 

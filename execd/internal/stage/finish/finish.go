@@ -28,6 +28,7 @@ import (
 	"paddock/execd/internal/stage/notice"
 	"paddock/execd/internal/stage/outcome"
 	"paddock/execd/internal/stage/subtask"
+	"paddock/execd/internal/timeline"
 	"paddock/execd/internal/usage"
 	"paddock/spool"
 )
@@ -126,6 +127,9 @@ func (f *End) Reap(sampled api.Usage) error {
 		return err
 	}
 	f.Outcome, f.Total = &out, usage.Final(sampled, out.Usage)
+	if u := out.Usage; u != nil && u.Start > 0 {
+		f.host.Timeline.Note(f.of.RunID(), timeline.Span{Kind: timeline.Job, Begin: within(f.Started, u.Start), End: within(f.Ended, u.End)})
+	}
 	switch {
 	case state == job.Over:
 		f.resume()
@@ -133,6 +137,20 @@ func (f *End) Reap(sampled api.Usage) error {
 		f.End = f.Conclude(&out)
 	}
 	return nil
+}
+
+// within returns a time within a second of accounting: the one that was seen, or else the nearest
+// to it, so that all who tell of a run tell the same. Execd sees the end of a job later than its
+// shepherd does, or not at all.
+func within(seen time.Time, second int64) time.Time {
+	first := time.Unix(second, 0)
+	switch last := first.Add(time.Second - time.Millisecond); {
+	case seen.IsZero() || seen.Before(first):
+		return first
+	case seen.After(last):
+		return last
+	}
+	return seen
 }
 
 // Conclude makes of a run's outcome what is recorded of it.
@@ -268,6 +286,7 @@ func (f *End) free() {
 	f.host.From(f.of).Over(f.of.Job, f.Word() == exit.WordEvict)
 	used := f.tasks.Used()
 	used.CPU, used.Mem, used.IO = used.CPU+f.Total.CPU, used.Mem+f.Total.Mem, used.IO+f.Total.IO
+	f.host.Timeline.Note(f.of.RunID(), timeline.Span{Kind: timeline.Slot, End: time.Now()})
 	f.host.Queue.Ended(f.of, f.Slots, used)
 }
 

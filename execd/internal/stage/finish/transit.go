@@ -13,6 +13,7 @@ import (
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/notice"
+	"paddock/execd/internal/timeline"
 )
 
 // Transit is a transfer of the files of a run, to where it runs or to where they belong:
@@ -127,6 +128,7 @@ func (x *Transit) progress(f *Tail, p base.Progress) {
 func (x *Transit) lost(f *Tail, err error) {
 	x.shown.Failure, x.shown.Since, x.phase = err.Error(), time.Time{}, notice.NotYet
 	x.shown.Attempt++
+	x.note(f, timeline.Span{End: time.Now(), Failed: true})
 	f.host.Counts.Transfer(x.shown.Output, metrics.Again, 0, 0, 0)
 	f.host.Log.Warn(fmt.Sprintf("job %v: %s: %v (%s asks again)", f.of, x.what, err, x.peer))
 }
@@ -134,7 +136,18 @@ func (x *Transit) lost(f *Tail, err error) {
 // enter tells of a phase of the attempt. X.mu is held.
 func (x *Transit) enter(f *Tail, phase notice.Phase, waited time.Duration) {
 	x.phase = phase
+	if phase == notice.Began {
+		x.note(f, timeline.Span{Begin: time.Now()})
+	}
 	f.notices.Happened(notice.Event{Kind: notice.Travels, Travel: notice.Travel{Output: x.shown.Output, Phase: phase, Waited: waited}})
+}
+
+// note notes a span of it in the timeline.
+func (x *Transit) note(f *Tail, s timeline.Span) {
+	if s.Kind = timeline.In; x.shown.Output {
+		s.Kind = timeline.Out
+	}
+	f.host.Timeline.Note(f.of.RunID(), s)
 }
 
 // ended takes note of the end of the attempt.
@@ -142,6 +155,7 @@ func (x *Transit) ended(f *Tail, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	took := time.Since(x.shown.Since)
+	x.note(f, timeline.Span{End: time.Now(), Bytes: x.shown.Bytes - x.shown.Before, Failed: err != nil})
 	x.cancel, x.shown.Since, x.shown.Queued = nil, time.Time{}, false
 	x.shown.Done = err == nil
 	_, cancelled := errors.AsType[*exit.Cancelled](err)

@@ -31,6 +31,7 @@ import (
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/exit"
 	"paddock/execd/internal/stage/notice"
+	"paddock/execd/internal/timeline"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -255,7 +256,9 @@ func (x *Hooks) await(h *hook.Hook, over bool, args []string, stdin func() ([]by
 	}
 	go func() {
 		defer cancel()
+		x.host.Timeline.Note(x.of.RunID(), timeline.Span{Kind: timeline.Hook, Begin: running.began})
 		result := x.host.Hooks.Run(ctx, c)
+		x.host.Timeline.Note(x.of.RunID(), timeline.Span{Kind: timeline.Hook, End: time.Now(), Failed: result.Err != nil || result.Status != 0})
 		// When execd stops meanwhile nothing is told: the next one runs it again.
 		x.event(func() { running.result = &result })
 	}()
