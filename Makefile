@@ -40,7 +40,7 @@ SOAK_SEED  = 0
 BENCHFLAGS =
 
 # The programs that are installed.
-PROGRAMS = ./execd ./shepherd ./execd/transfer ./qsub ./qrsh/session ./hooks/postgres
+PROGRAMS = ./execd ./shepherd ./execd/transfer ./qsub ./qsub/qweb ./qrsh/session ./hooks/postgres
 
 # UNIT is the packages whose tests need neither binaries nor another program. They run
 # under the race detector with -short, which leaves out what has no concurrency. Most
@@ -60,7 +60,7 @@ NEED_PACKAGES = lintian=lintian rpm=rpm rpmlint=rpmlint cpio=cpio mmdebstrap=mmd
 	systemd-analyze=systemd
 NEED_ENGINE   = pg_createcluster=postgresql,postgresql-common psql=postgresql-client pgbouncer=pgbouncer flock=util-linux
 NEED_SLURM    = slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge
-NEED_WEB      = promtool=prometheus
+NEED_WEB      = promtool=prometheus chromium=chromium
 NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=busybox-static cpio=cpio
 
 # Only the race detector needs cgo: a static binary starts faster, and the names of
@@ -90,6 +90,7 @@ build:
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -o $(BIN)/shepherd ./shepherd
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -o $(BIN)/execd-transfer ./execd/transfer
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/qsub ./qsub
+	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/qweb ./qsub/qweb
 	$(GO) build $(TRIMPATH) -ldflags '-s -w' $(BUILDFLAGS) -o $(BIN)/qrsh-session ./qrsh/session
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -o $(BIN)/paddock-pg ./hooks/postgres
 	for c in $(COMMANDS); do ln -sf qsub $(BIN)/$$c || exit 1; done
@@ -245,7 +246,7 @@ engine:
 	test/need $(NEED_ENGINE) $(NEED_SLURM)
 	PADDOCK_ENGINE=1 $(GOTEST) -count=1 -timeout 30m ./test/engine -scale $(ENGINE_SCALE)
 
-# web has Prometheus judge the metrics.
+# web has a browser look at the page of qweb, and Prometheus judge the metrics.
 web:
 	test/need $(NEED_WEB)
 	PADDOCK_WEB=1 test/built $(GOTEST) -count=1 -timeout 5m ./test/web

@@ -24,7 +24,7 @@ type module struct {
 }
 
 // programs are the packages of the programs that are packed.
-var programs = []string{"./execd", "./shepherd", "./execd/transfer", "./qsub", "./qrsh/session", "./hooks/postgres"}
+var programs = []string{"./execd", "./shepherd", "./execd/transfer", "./qsub", "./qsub/qweb", "./qrsh/session", "./hooks/postgres"}
 
 // standard is the name of the standard library as a module.
 const standard = "std"
@@ -161,8 +161,8 @@ func copyright(modules []module) string {
 	out.WriteString(`Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: Paddock
 Comment: Written by ` + "`make licences-update`" + `. What is not below the name of a host is
- Paddock's own; the others are modules that its programs link, and std is the
- standard library of Go.
+ Paddock's own; the others are modules that its programs link, or have within
+ them, and std is the standard library of Go.
 
 Files: *
 Copyright: 2026 the Paddock authors
@@ -206,7 +206,27 @@ func licenceFiles(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	curves, err := embedded(root, "github.com/leeoniya/uPlot", "qsub/qweb/page/uplot")
+	if err != nil {
+		return nil, err
+	}
+	modules = append(modules, curves)
+	slices.SortFunc(modules, func(a, b module) int { return strings.Compare(a.path, b.path) })
 	return map[string]string{"packaging/copyright": copyright(modules), "NOTICE": notice(modules)}, nil
+}
+
+// embedded returns what a program has of others that is no module of Go, from a directory of the
+// tree with its licence.
+func embedded(root, name, dir string) (module, error) {
+	text, err := os.ReadFile(filepath.Join(root, dir, "LICENSE"))
+	if err != nil {
+		return module{}, fmt.Errorf("cannot read the licence of %s: %w", name, err)
+	}
+	m := module{path: name, licence: identify(string(text)), text: strings.TrimSpace(string(text))}
+	if m.licence == "" {
+		return m, fmt.Errorf("%s has a licence that is not known: see identify", name)
+	}
+	return m, nil
 }
 
 func writeLicences(root string) error {

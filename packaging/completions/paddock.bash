@@ -102,6 +102,8 @@ _paddock() {
   execd:-end|execd:-grace) return ;;
   execd:-speed) words='graceful quick fast' ;;
   execd:-pool) words='new host revoke list' ;;
+  qweb:-socket) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
+  qweb:-idle|qweb:-port) return ;;
   esac
   [[ -n $words ]] || case ${COMP_WORDS[0]##*/}:$cur in
   qsub:-*) words='-@ -a -ac -ad -attr -A -b -binding -c -ckpt -clear -cwd -C -dc -e -h -hard -help -hold_jid -hold_jid_ad -hold_jid_ok -hold_jid_ad_ok -i -j -l -m -M -masterq -N -notify -now -o -p -P -pe -pty -q -r -R -S -sandbox -sc -shell -soft -stagein -stageout -stageout_to -sync -t -tc -terse -v -V -verify -version -w -wd -when_out' ;;
@@ -123,9 +125,10 @@ _paddock() {
   qlog:-*) words='-e -f -help -n -o -version' ;;
   qtop:-*) words='-b -d -help -json -n -u -version' ;;
   execd:-*) words='-boot -check -config -debug -dev -drain -end -fast -fetch -grace -help -json -off -pilot -pool -renew -repair -root -speed -status -t -vacate -version -wait' ;;
+  qweb:-*) words='-help -idle -port -socket -version' ;;
   qdel:*|qhold:*|qrls:*|qmod:*|qalter:*|qresub:*|qwait:*|qlog:*) words=$(_paddock_jobs) ;;
   qsub:*) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
 }
-complete -F _paddock qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qrsh qlogin qsh qresub qwait qlog qtop execd
+complete -F _paddock qsub qstat qdel qhold qrls qmod qhost qselect qconf qacct qalter qrsh qlogin qsh qresub qwait qlog qtop execd qweb

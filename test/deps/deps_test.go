@@ -34,6 +34,8 @@ var binaries = map[string]string{
 
 	"qsub": "urfave_cli_no_docs",
 
+	"qsub/qweb": "urfave_cli_no_docs",
+
 	"qrsh/session": "",
 
 	"hooks/postgres": "",

@@ -123,18 +123,20 @@ func TestCompletion(t *testing.T) {
 		"1stat) printf 'ID NAME\\n7 a\\n8 b\\n' ;;\n1queue) printf 'QUEUE READY\\ndefault 0\\nprod 1\\n' ;;\n*) exec "+bin+"/paddock-pg \"$@\" ;;\nesac\n"); err != nil {
 		t.Fatal(err)
 	}
-	// The options of execd are those that it knows.
-	var options []string
-	for _, m := range regexp.MustCompile(`(?m)^   --?(\w+)`).FindAllStringSubmatch(d.run("execd", "-help"), -1) {
-		options = append(options, "-"+m[1])
+	// The options of execd and of qweb are those that they know.
+	for _, program := range []string{"execd", "qweb"} {
+		var options []string
+		for _, m := range regexp.MustCompile(`(?m)^   --?(\w+)`).FindAllStringSubmatch(d.run(program, "-help"), -1) {
+			options = append(options, "-"+m[1])
+		}
+		slices.Sort(options)
+		want[program+" -"] = strings.Join(options, " ")
 	}
-	slices.Sort(options)
 	var commands []string
 	for _, m := range regexp.MustCompile(`(?m)^  ([a-z]+) `).FindAllStringSubmatch(d.run("paddock-pg", "-help"), -1) {
 		commands = append(commands, m[1])
 	}
 	want["paddock-pg "] = strings.Join(commands, " ")
-	want["execd -"] = strings.Join(options, " ")
 	lines := slices.Sorted(maps.Keys(want))
 	for _, c := range completers {
 		t.Run(c.shell, func(t *testing.T) {

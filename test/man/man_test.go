@@ -41,10 +41,10 @@ func pages(t *testing.T) []string {
 	return list
 }
 
-// execd returns the path of the daemon.
-func execd(t *testing.T) string {
+// program returns the path of a program.
+func program(t *testing.T, name string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "execd")
+	path := filepath.Join(t.TempDir(), name)
 	if err := props.Build(path); err != nil {
 		t.Fatal(err)
 	}
@@ -79,21 +79,32 @@ func sorted(list []string) []string {
 	return slices.Compact(list)
 }
 
-// TestOptions holds `execd -help` against execd(8).
+// TestOptions holds what `execd -help` and `qweb -help` say against their pages.
 func TestOptions(t *testing.T) {
-	bin := execd(t)
+	for name, place := range map[string]struct{ page, section string }{
+		"execd": {"man8/execd.8", "OPTIONS"},
+		"qweb":  {"man1/qweb.1", "DESCRIPTION"},
+	} {
+		t.Run(name, func(t *testing.T) { optionsOf(t, name, section(t, read(t, "man", place.page), place.section)) })
+	}
+}
+
+// optionsOf holds the options of a program against a section of its page.
+func optionsOf(t *testing.T, name, page string) {
+	t.Helper()
+	bin := program(t, name)
 	help, err := exec.CommandContext(t.Context(), bin, "-help").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(help)) {
 		if len(line) > 81 { // with its end
-			t.Errorf("execd -help has a line that is wider than a terminal:\n%s", line)
+			t.Errorf("%s -help has a line that is wider than a terminal:\n%s", name, line)
 		}
 	}
 	_, options, ok := strings.Cut(string(help), "OPTIONS:\n")
 	if !ok {
-		t.Fatalf("execd -help lists no options:\n%s", help)
+		t.Fatalf("%s -help lists no options:\n%s", name, help)
 	}
 	var want []string
 	for line := range strings.Lines(options) {
@@ -105,7 +116,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	var got []string
-	for line := range strings.Lines(section(t, read(t, "man", "man8", "execd.8"), "OPTIONS")) {
+	for line := range strings.Lines(page) {
 		if !strings.HasPrefix(line, ".It ") {
 			continue
 		}
@@ -117,7 +128,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
-		t.Errorf("execd -help and execd.8 differ (-help +page):\n%s", diff)
+		t.Errorf("%s -help and its page differ (-help +page):\n%s", name, diff)
 	}
 }
 
@@ -297,7 +308,7 @@ func withHooks(t *testing.T, text, dir string) string {
 // TestExampleConfig gives the example configuration to execd, as it is and
 // with every parameter in force.
 func TestExampleConfig(t *testing.T) {
-	bin := execd(t)
+	bin := program(t, "execd")
 	for name, change := range map[string]func(string) string{
 		"shipped":  func(s string) string { return s },
 		"in force": func(s string) string { return parameter.ReplaceAllString(s, "$1") },
@@ -371,22 +382,27 @@ func TestUnit(t *testing.T) {
 			t.Errorf("%s=%s; want %s", key, got[key], want)
 		}
 	}
-	program, _, _ := strings.Cut(got["ExecStart"], " ")
+	path, _, _ := strings.Cut(got["ExecStart"], " ")
 	manifest := strings.ReplaceAll(read(t, "packaging", "manifest"), "@SBINDIR@", "/usr/sbin")
-	if !strings.Contains(manifest, " "+program+" ") {
-		t.Errorf("ExecStart=%s: the manifest does not install it", program)
+	if !strings.Contains(manifest, " "+path+" ") {
+		t.Errorf("ExecStart=%s: the manifest does not install it", path)
 	}
 }
 
-// What systemd-analyze says of the unit is nothing, or on a systemd before 254 that it
+// What systemd-analyze says of the units is nothing, or on a systemd before 254 that it
 // ignores DelegateSubgroup.
 func TestUnitVerify(t *testing.T) {
+	for _, name := range []string{"paddock-execd.service", "paddock-web.service"} {
+		t.Run(name, func(t *testing.T) { verifyUnit(t, name) })
+	}
+}
+
+func verifyUnit(t *testing.T, name string) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("there is no systemd-analyze")
 	}
-	const name = "paddock-execd.service"
 	path := filepath.Join(t.TempDir(), name)
 	// The programs that it names are not installed.
 	text := regexp.MustCompile(`(?m)^(Exec\w+=)\S+`).ReplaceAllString(read(t, "packaging", "systemd", name), "${1}/bin/true")

@@ -19,7 +19,7 @@ const Built = "PADDOCK_BIN"
 
 // packages has the packages of the programs that tests of single packages run.
 var packages = map[string]string{
-	"execd": "paddock/execd", "shepherd": "paddock/shepherd", "execd-transfer": "paddock/execd/transfer",
+	"execd": "paddock/execd", "shepherd": "paddock/shepherd", "execd-transfer": "paddock/execd/transfer", "qweb": "paddock/qsub/qweb",
 }
 
 // Build puts a real program at path, whose last element is its name: no test's binary can

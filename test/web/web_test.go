@@ -1,6 +1,6 @@
 // Package web has others judge what a host shows: Prometheus its metrics and the alerts that are
-// shipped for them. It runs by `make web`, which installs what it needs from Debian's packages.
-// Nobody imports it.
+// shipped for them, and a browser the page of qweb. It runs by `make web`, which installs both
+// from Debian's packages. Nobody imports it.
 package web
 
 import (
@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv("PADDOCK_WEB") == "" {
-		fmt.Println("web: not run: it installs Prometheus; use make web")
+		fmt.Println("web: not run: it installs Prometheus and a browser; use make web")
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
@@ -87,7 +87,7 @@ func start(t *testing.T, files map[string]string) *harness.Daemon {
 // command runs a command of ours to its end.
 func command(t *testing.T, d *harness.Daemon, stdin, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience) // also at the end of the test
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv("PADDOCK_BIN"), name), args...)
 	cmd.Dir, cmd.Env, cmd.Stdin = d.Dir, append(os.Environ(), "PADDOCK_DIR="+d.Dir), strings.NewReader(stdin)

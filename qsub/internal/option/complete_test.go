@@ -33,21 +33,24 @@ func offered(c Command) []*Option {
 // completion is a program that has completion.
 type completion struct {
 	name    string
-	command Command // 0: execd
+	command Command // 0: one that is no client command of this binary
 	options []*Option
 }
 
-// completed returns the client commands and execd.
+// completed returns the client commands, execd and qweb.
 func completed() []completion {
 	var list []completion
 	for _, c := range Commands() {
 		list = append(list, completion{c.String(), c, offered(c)})
 	}
-	execd := completion{name: "execd"}
+	execd, qweb := completion{name: "execd"}, completion{name: "qweb"}
 	for i := range execdOptions {
 		execd.options = append(execd.options, &execdOptions[i])
 	}
-	return append(list, execd)
+	for i := range qwebOptions {
+		qweb.options = append(qweb.options, &qwebOptions[i])
+	}
+	return append(list, execd, qweb)
 }
 
 // names returns the programs in one line.
@@ -85,6 +88,15 @@ var execdOptions = []Option{
 	{Name: "-vacate", Help: "have what runs in slots leave them"},
 	{Name: "-version", Help: "print the version"},
 	{Name: "-wait", Help: "with -drain: return when no job runs"},
+}
+
+// qwebOptions are the options of qweb. A test compares them with qweb -help.
+var qwebOptions = []Option{
+	{Name: "-help", Help: "show help"},
+	{Name: "-idle", Args: one("time"), Kind: Text, Help: "end when nobody has looked for so long, as 30m"},
+	{Name: "-port", Args: one("port"), Kind: Text, Help: "serve on this port of 127.0.0.1"},
+	{Name: "-socket", Args: one("path"), Kind: File, Help: "serve on a Unix socket, for a web server"},
+	{Name: "-version", Help: "print the version"},
 }
 
 // lists are what arguments are completed with: the name of a list, the command
