@@ -233,6 +233,10 @@ func TestQtop(t *testing.T) {
 		t.Fatal(err)
 	}
 	at = d.await(term, at, `\x1b\[H[^\n]*\n(?:[^\n]*\n){8}q quit  c m t j sort by cpu, memory, ti\x1b`)
+	d.press(term, "g")
+	at = d.await(term, at, `all\.q +1 +1=+`)
+	d.press(term, "-+g")
+	at = d.await(term, at, "watched")
 	d.press(term, "mrtcj \x1b[B\x1b[A\x1b[5~\x1b[6~\x1b[H\x1b[99~x")
 	d.await(term, at, "watched")
 	d.press(term, "q")

@@ -27,7 +27,9 @@ type topView struct {
 	json       bool
 	by         topKey
 	reverse    bool
-	first      int // the first line of the table that is shown
+	first      int  // the first line of the table that is shown
+	chart      bool // the slots over time, instead of the table
+	width      int  // which of ganttWidths it shows
 }
 
 const defaultDelay = 2 * time.Second
@@ -39,7 +41,7 @@ func qtop(ctx context.Context, inv *command.Invocation, args []string) error {
 	if err != nil {
 		return err
 	}
-	v := &topView{delay: defaultDelay, batch: inv.OutTerminal == nil, by: byCPU}
+	v := &topView{delay: defaultDelay, batch: inv.OutTerminal == nil, by: byCPU, width: 1}
 	for i := range settings {
 		o := &settings[i]
 		switch {
@@ -85,6 +87,7 @@ type top struct {
 	users []string // whose jobs it has; empty: all have
 	at    time.Time
 	rates rates
+	gantt gantt
 }
 
 // refresh asks execd and keeps the reply.

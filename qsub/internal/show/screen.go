@@ -153,9 +153,10 @@ func readKeys(f *os.File, to chan<- []key) {
 
 // topAnswer is the reply to one request of the screen.
 type topAnswer struct {
-	reply *api.TopReply
-	err   error
-	users []string
+	reply    *api.TopReply
+	timeline *api.TimelineReply // nil: it is not shown
+	err      error
+	users    []string
 }
 
 // live shows the jobs on the terminal until a key or a signal ends it.
@@ -181,7 +182,7 @@ func (t *top) live(ctx context.Context) error {
 	ask := func() {
 		if !asking {
 			asking = true
-			go t.ask(ctx, t.view.users, answers)
+			go t.ask(ctx, t.view.users, t.view.chart, t.gantt.cursor, answers)
 		}
 	}
 	for looks := 1; ; {
@@ -229,8 +230,8 @@ func (t *top) live(ctx context.Context) error {
 	}
 }
 
-// ask asks execd and sends the answer, after askTime at the latest.
-func (t *top) ask(ctx context.Context, users []string, to chan<- topAnswer) {
+// ask asks execd, for the chart too if it is shown, and sends the answer, after askTime at the latest.
+func (t *top) ask(ctx context.Context, users []string, chart bool, since string, to chan<- topAnswer) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	defer func() {
@@ -239,8 +240,14 @@ func (t *top) ask(ctx context.Context, users []string, to chan<- topAnswer) {
 			to <- topAnswer{err: fmt.Errorf("internal error: %v", wrong), users: users}
 		}
 	}()
-	reply, err := askTop(ctx, t.inv, users)
-	to <- topAnswer{reply, err, users}
+	a := topAnswer{users: users}
+	if a.reply, a.err = askTop(ctx, t.inv, users); a.err == nil && chart {
+		a.timeline = &api.TimelineReply{}
+		if err := t.inv.Client.Call(ctx, api.VerbTimeline, &api.TimelineRequest{Since: since}, a.timeline); err != nil {
+			a.err = t.inv.CallFailed(err)
+		}
+	}
+	to <- a
 }
 
 const askTime = 10 * time.Second
@@ -277,19 +284,29 @@ func (u *topScreen) take(a topAnswer) {
 		return
 	}
 	u.top.take(a.reply, a.users, time.Now())
+	if a.timeline != nil {
+		u.gantt.take(a.timeline)
+	}
 }
 
-const topHelp = "q quit  c m t j sort by cpu, memory, time, job  r reverse  u user  arrows"
+const (
+	topHelp   = "q quit  c m t j sort by cpu, memory, time, job  r reverse  u user  g slots"
+	ganttHelp = "q quit  g jobs  + - finer, coarser  arrows"
+)
 
 // draw shows the last reply.
 func (u *topScreen) draw() {
 	columns, height := output.Size(u.screen.to)
 	l := u.layout(columns)
-	rows := u.rows(l)
+	header, rows := l.header(), u.rows(l)
+	if u.view.chart {
+		chart := u.gantt.lines(columns, ganttWidths[u.view.width])
+		header, rows = chart[0], append(chart[1:], "", ganttLegend)
+	}
 	room := max(height-5, 1)
 	u.view.first = max(min(u.view.first, len(rows)-room), 0)
 	lines := append(u.summary(), "")
-	for _, row := range append([]string{l.header()}, rows[u.view.first:min(u.view.first+room, len(rows))]...) {
+	for _, row := range append([]string{header}, rows[u.view.first:min(u.view.first+room, len(rows))]...) {
 		lines = append(lines, clip(row, columns))
 	}
 	for i := range 3 {
@@ -301,11 +318,14 @@ func (u *topScreen) draw() {
 	if output.Coloured(u.screen.to) {
 		lines[0] = output.Colour(output.Bold, lines[0])
 		lines[4] = output.Colour(output.Invert, lines[4]+strings.Repeat(" ", max(columns-utf8.RuneCountInString(lines[4]), 0)))
-		for i := 5; i < len(lines); i++ {
+		for i := 5; i < len(lines) && !u.view.chart; i++ {
 			lines[i] = colourState(lines[i], l.state())
 		}
 	}
 	bottom := topHelp
+	if u.view.chart {
+		bottom = ganttHelp
+	}
 	if u.typing {
 		bottom = "users, separated by commas; none for all: " + u.typed + "_"
 	}
@@ -346,6 +366,11 @@ func (u *topScreen) press(k key) (again, end bool) {
 		u.view.by, u.view.first = topKey(k), 0
 	case 'r':
 		u.view.reverse = !u.view.reverse
+	case 'g':
+		u.view.chart, u.view.first = !u.view.chart, 0
+		return u.view.chart, false
+	case '+', '-':
+		u.view.width = min(max(u.view.width+map[key]int{'+': -1, '-': 1}[k], 0), len(ganttWidths)-1)
 	case 'u':
 		u.typing, u.typed = true, strings.Join(u.view.users, ",")
 	case ' ':
