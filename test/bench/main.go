@@ -165,6 +165,7 @@ func (b *bench) run(only string) (err error) {
 		{"array", b.largeArray},
 		{"crowd", b.crowd},
 		{"idle", b.idleTime},
+		{"web", b.webTime},
 		{"replaced", b.replaced},
 		{"sandbox", b.sandboxTime},
 		{"overlap", b.overlapTime},
