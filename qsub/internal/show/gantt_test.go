@@ -31,7 +31,8 @@ func TestGantt(t *testing.T) {
 		Whole: true, Now: ganttNow, Cursor: "e.1", Queues: []api.TimelineQueue{{Name: "all.q", Slots: 2}, {Name: "long-name.q", Slots: 2}},
 		Runs: []api.TimelineRun{
 			{Job: 1, Queue: "all.q", Slots: "1", Over: true, Exit: 1, Spans: []api.Span{
-				ganttSpan(api.SpanSlot, 60, 30), ganttSpan(api.SpanIn, 58, 54), ganttSpan(api.SpanRun, 52, 32), ganttSpan(api.SpanSuspended, 46, 40), ganttSpan(api.SpanOut, 30, 14)}},
+				ganttSpan(api.SpanSlot, 60, 30), ganttSpan(api.SpanIn, 58, 54), ganttSpan(api.SpanRun, 52, 32), ganttSpan(api.SpanSuspended, 46, 40), ganttSpan(api.SpanOut, 30, 14),
+			}},
 			{Job: 2, Queue: "all.q", Slots: "1", Spans: []api.Span{ganttSpan(api.SpanSlot, 22, 0), ganttSpan(api.SpanHook, 22, 20), ganttSpan(api.SpanRun, 20, 0)}},
 			{Job: 333, Queue: "all.q", Over: true, Spans: []api.Span{ganttSpan(api.SpanRun, 40, 10)}},
 			{Job: 4, Task: 7, Queue: "long-name.q", Slots: "1_2", Spans: []api.Span{ganttSpan(api.SpanRun, 600, 0)}},
