@@ -36,6 +36,7 @@ const backlog = 16
 // hub asks execd for all who look, and not at all while nobody does.
 type hub struct {
 	client *api.Client
+	asking sync.WaitGroup // what asks
 
 	mu      sync.Mutex
 	viewers map[chan []byte]bool // guarded by mu, as all below
@@ -63,8 +64,8 @@ func (h *hub) join() chan []byte {
 		ctx, stop := context.WithCancel(context.Background())
 		h.stop = stop
 		stirred := make(chan struct{}, 1)
-		go h.follow(ctx, stirred)
-		go h.look(ctx, stirred)
+		h.asking.Go(func() { h.follow(ctx, stirred) })
+		h.asking.Go(func() { h.look(ctx, stirred) })
 	} else if h.anew != nil {
 		h.anew()
 	}

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +26,6 @@ import (
 type fake struct {
 	site  *site
 	guard *guard
-	asked atomic.Int64 // requests
 }
 
 // newFake has a site of the user alice, and answers of execd by their verbs.
@@ -40,7 +38,6 @@ func newFake(t *testing.T, replies map[string]any) *fake {
 		t.Fatal(err)
 	}
 	h := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.asked.Add(1)
 		verb := strings.TrimPrefix(r.URL.Path, "/"+api.Version+"/")
 		if verb == api.VerbTimeline {
 			var req api.TimelineRequest
@@ -281,15 +278,12 @@ func TestLive(t *testing.T) {
 	}
 	one()
 	two()
-	for f.site.hub.idle().IsZero() {
-		time.Sleep(time.Millisecond)
+	f.site.hub.asking.Wait() // nothing asks any more
+	if f.site.hub.idle().IsZero() {
+		t.Error("somebody is said to look")
 	}
-	time.Sleep(10 * time.Millisecond) // what was on its way
-	n := f.asked.Load()
-	time.Sleep(2 * topPace)
-	if more := f.asked.Load() - n; more > 0 {
-		t.Errorf("execd was asked %d times while nobody looked", more)
-	}
+	look()()
+	f.site.hub.asking.Wait()
 }
 
 // TestSlow has a viewer who does not read be sent away, and the others go on.
