@@ -64,8 +64,8 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 		return &daemon.UsageError{Err: err}
 	}
 	configured, err := daemon.Check(o)
-	if err != nil {
-		return err
+	if configured == nil {
+		return err // else the execd says what is wrong, or does without it
 	}
 	say := func(text string) { fmt.Fprintln(os.Stderr, "execd: pilot: "+text) }
 	for _, w := range warnings {

@@ -73,6 +73,18 @@ func parseReport(name string) (number, job int64, ok bool) {
 
 // Take gives the reports of others to the execd of this pilot, before it starts. One pilot at a time has them.
 func (s *Shared) Take() error {
+	// A pilot that was killed and is run again where it was may have had some, and another one has told them since.
+	entries, err := os.ReadDir(s.reports)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if _, job, ok := parseReport(e.Name()); ok && job >= notOwn {
+			if err := atomicfile.Remove(filepath.Join(s.reports, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
 	lock, err := spool.LockFile(filepath.Join(s.dir, "lock"))
 	if errors.Is(err, spool.ErrLocked) {
 		return nil
@@ -81,8 +93,7 @@ func (s *Shared) Take() error {
 		return err
 	}
 	s.lock = lock
-	entries, err := os.ReadDir(s.dir)
-	if err != nil {
+	if entries, err = os.ReadDir(s.dir); err != nil {
 		return err
 	}
 	type report struct {

@@ -42,6 +42,7 @@ func TestShared(t *testing.T) {
 	var said []string
 	open := func(name string) (*Shared, string) {
 		reports := t.TempDir()
+		put(t, filepath.Join(reports, "50.1099511627776"), "taken by one that was killed here")
 		s, err := OpenShared(shared, reports, name, func(text string) { said = append(said, text) })
 		if err != nil {
 			t.Fatal(err)
