@@ -27,16 +27,17 @@ func CheckVariable(entry string) error {
 // Grid Engine.
 func ParseEnvironment(b []byte) ([]string, error) {
 	env := make([]string, 0, bytes.Count(b, []byte{'\n'}))
-	for n := 1; len(b) > 0; n++ {
-		line, rest, ok := cutLine(b)
+	text := string(b) // most variables are parts of this one copy
+	for n := 1; text != ""; n++ {
+		line, rest, ok := strings.Cut(text, "\n")
 		if !ok {
 			return nil, syntax(FileEnvironment, n, "no newline at the end")
 		}
-		b = rest
-		if bytes.IndexByte(line, '=') <= 0 {
-			return nil, syntax(FileEnvironment, n, "want NAME=value, got "+short(line))
+		text = rest
+		if strings.IndexByte(line, '=') <= 0 {
+			return nil, syntax(FileEnvironment, n, "want NAME=value, got "+short([]byte(line)))
 		}
-		if bytes.IndexByte(line, 0) >= 0 {
+		if strings.IndexByte(line, 0) >= 0 {
 			return nil, syntax(FileEnvironment, n, "contains a NUL byte")
 		}
 		env = append(env, unescape(line))
@@ -44,9 +45,9 @@ func ParseEnvironment(b []byte) ([]string, error) {
 	return env, nil
 }
 
-func unescape(line []byte) string {
-	if bytes.IndexByte(line, '\\') < 0 {
-		return string(line)
+func unescape(line string) string {
+	if strings.IndexByte(line, '\\') < 0 {
+		return line
 	}
 	out := make([]byte, 0, len(line))
 	for i := 0; i < len(line); i++ {
