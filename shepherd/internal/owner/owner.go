@@ -58,21 +58,27 @@ func (p Places) Lookup(name string) (User, error) {
 	if name == "" || bytes.ContainsAny([]byte(name), ":\n\x00") || name[0] == '-' {
 		return User{}, ErrUnknown
 	}
-	if b, err := readFile(p.Passwd); err == nil {
-		if u, ok := parsePasswd(b, name); ok {
-			b, err := readFile(p.Group)
-			if err != nil && !errors.Is(err, unix.ENOENT) {
-				return User{}, errors.New("cannot read " + p.Group + ": " + err.Error())
+	if u, ok := p.inPasswd(name); ok {
+		u.Groups = []int{u.GID}
+		err := eachLine(p.Group, func(line []byte) bool {
+			if g, ok := lists(line, name); ok {
+				u.Groups = append(u.Groups, g)
 			}
-			u.Groups = parseGroups(b, name, u.GID)
-			return u, nil
+			return true
+		})
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return User{}, errors.New("cannot read " + p.Group + ": " + err.Error())
 		}
+		slices.Sort(u.Groups)
+		u.Groups = slices.Compact(u.Groups)
+		return u, nil
 	}
 	b, err := p.ask("passwd", name)
 	if err != nil {
 		return User{}, err
 	}
-	u, ok := parsePasswd(b, name)
+	line, _, _ := bytes.Cut(b, []byte{'\n'})
+	u, ok := parsePasswd(line, name)
 	if !ok {
 		return User{}, ErrUnknown
 	}
@@ -87,53 +93,56 @@ func (p Places) Lookup(name string) (User, error) {
 // Shell returns the login shell of a user, "" if the passwd file does not have
 // one. Nobody else is asked: it is for messages alone.
 func (p Places) Shell(name string) string {
-	b, err := readFile(p.withDefaults().Passwd)
-	if err != nil {
-		return ""
-	}
-	u, _ := parsePasswd(b, name)
+	u, _ := p.withDefaults().inPasswd(name)
 	return u.Shell
 }
 
-// parsePasswd returns the entry of a name in passwd(5) format.
-func parsePasswd(b []byte, name string) (User, bool) {
-	for line := range bytes.SplitSeq(b, []byte("\n")) {
-		f := bytes.Split(line, []byte(":"))
-		if len(f) < 6 || string(f[0]) != name {
-			continue
-		}
-		uid, err1 := ParseID(string(f[2]))
-		gid, err2 := ParseID(string(f[3]))
-		if err1 != nil || err2 != nil {
-			continue
-		}
-		u := User{Name: name, UID: uid, GID: gid, Home: string(f[5])}
-		if len(f) > 6 {
-			u.Shell = string(f[6])
-		}
-		return u, true
-	}
-	return User{}, false
+// inPasswd returns the entry of a name in the passwd file.
+func (p Places) inPasswd(name string) (u User, ok bool) {
+	err := eachLine(p.Passwd, func(line []byte) bool {
+		u, ok = parsePasswd(line, name)
+		return !ok
+	})
+	return u, ok && err == nil
 }
 
-// parseGroups returns the groups in group(5) format that list name, and gid.
-func parseGroups(b []byte, name string, gid int) []int {
-	groups := []int{gid}
-	for line := range bytes.SplitSeq(b, []byte("\n")) {
-		f := bytes.Split(line, []byte(":"))
-		if len(f) < 4 {
-			continue
-		}
-		for member := range bytes.SplitSeq(f[3], []byte(",")) {
-			if string(member) == name {
-				if g, err := ParseID(string(f[2])); err == nil {
-					groups = append(groups, g)
-				}
-			}
+// parsePasswd returns what a line in passwd(5) format says of a name.
+func parsePasswd(line []byte, name string) (User, bool) {
+	if first, _, _ := bytes.Cut(line, []byte{':'}); string(first) != name {
+		return User{}, false
+	}
+	f := bytes.Split(line, []byte{':'})
+	if len(f) < 6 {
+		return User{}, false
+	}
+	uid, err1 := ParseID(string(f[2]))
+	gid, err2 := ParseID(string(f[3]))
+	if err1 != nil || err2 != nil {
+		return User{}, false
+	}
+	u := User{Name: name, UID: uid, GID: gid, Home: string(f[5])}
+	if len(f) > 6 {
+		u.Shell = string(f[6])
+	}
+	return u, true
+}
+
+// lists returns the group of a line in group(5) format, if the line lists a name.
+func lists(line []byte, name string) (gid int, ok bool) {
+	_, line, _ = bytes.Cut(line, []byte{':'})
+	_, line, _ = bytes.Cut(line, []byte{':'})
+	id, members, ok := bytes.Cut(line, []byte{':'})
+	if !ok {
+		return 0, false
+	}
+	members, _, _ = bytes.Cut(members, []byte{':'})
+	for member := range bytes.SplitSeq(members, []byte{','}) {
+		if string(member) == name {
+			g, err := ParseID(string(id))
+			return g, err == nil
 		}
 	}
-	slices.Sort(groups)
-	return slices.Compact(groups)
+	return 0, false
 }
 
 // parseInitgroups parses the line of getent initgroups: the name, then gids.
@@ -231,31 +240,43 @@ func (p Places) ask(database, key string) ([]byte, error) {
 	return out, nil
 }
 
-func readFile(path string) ([]byte, error) {
+// buffer is where lines are read to: how much memory a shepherd takes does not depend
+// on how many users there are.
+var buffer [4 << 10]byte
+
+// eachLine calls do with each line of a file, until that returns false.
+func eachLine(path string, do func(line []byte) bool) error {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, err
-	}
-	b := make([]byte, 0, st.Size+1)
+	room, left := buffer[:], 0 // and how much of a line is in it
 	for {
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
+		if left == len(room) {
+			room = append(room, make([]byte, len(room))...)
 		}
-		n, err := unix.Read(fd, b[len(b):cap(b)])
+		n, err := unix.Read(fd, room[left:])
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if n <= 0 {
-			return b, nil
+		rest := room[:left+n]
+		for len(rest) > 0 {
+			line, more, whole := bytes.Cut(rest, []byte{'\n'})
+			if !whole && n > 0 {
+				break
+			}
+			if !do(line) {
+				return nil
+			}
+			rest = more
 		}
-		b = b[:len(b)+n]
+		if n == 0 {
+			return nil
+		}
+		left = copy(room, rest)
 	}
 }
