@@ -53,16 +53,10 @@ started) and writes down there how it ended.
 `
 
 // init is where everything runs, and it does not return. All init functions run
-// on the first thread and stay there, which parent and starter need: a starter
-// changes the rights of its thread alone, and the parent waits for SIGCHLD.
-// Locking the thread in main holds it as well, but costs a thread more in every
-// shepherd.
-func init() {
-	if len(os.Args) > 0 && os.Args[0] == starter.Arg0 {
-		starter.Main(os.Args[1:])
-	}
-	os.Exit(run(os.Args))
-}
+// on the first thread and stay there, which the parent needs: it waits for SIGCHLD,
+// and what it forks is to die with the thread. Locking the thread in main holds it
+// as well, but costs a thread more in every shepherd.
+func init() { os.Exit(run(os.Args)) }
 
 func main() {}
 

@@ -74,6 +74,7 @@ func (s *coshepherd) shareKeyring() error {
 		s.launcher.log.Line(note)
 	}
 	s.launcher.dismiss()
+	s.launcher.keyring = true
 	return err
 }
 
@@ -101,7 +102,7 @@ func (s *coshepherd) ended() {
 	if c == nil || !c.child.Ended {
 		return
 	}
-	if fail := c.failure(); fail != nil {
+	if fail := c.failure(s.launcher.log); fail != nil {
 		s.launcher.log.Line("can't start coshepherd: " + fail.Text)
 	}
 	s.launcher.log.Line("reaped " + coshepherdName)

@@ -29,10 +29,11 @@ var besideNames = map[string]string{
 
 // failure returns why a command that has ended could not be started, nil if it
 // was.
-func (c *companion) failure() (fail *starter.Failure) {
+func (c *companion) failure(log *trace.Log) (fail *starter.Failure) {
 	for m := c.starter.Next(); !m.Closed && !m.Again; m = c.starter.Next() {
-		if m.Failure != nil {
-			fail = m.Failure
+		if fail = m.Failure; fail != nil {
+			log.LineOf(fail.EUID, c.starter.PID, fail.Text)
+			break
 		}
 	}
 	c.starter.Close()
@@ -118,7 +119,7 @@ func (p *parent) companionsEnded() {
 	}
 	for _, c := range ended {
 		fine := c.child.Status == 0
-		if fail := c.failure(); fail != nil {
+		if fail := c.failure(p.log); fail != nil {
 			fine = false
 			p.cannotRun(c.name, fail.Text)
 		}

@@ -23,14 +23,10 @@ import (
 // shepherd's is given.
 const faultArg = "shepherd-fault "
 
-// init makes the test's binary a shepherd, and its starter: here, since
-// both want the first thread.
+// init makes the test's binary a shepherd: here, since that wants the first thread.
 func init() {
 	if len(os.Args) == 0 {
 		return
-	}
-	if os.Args[0] == starter.Arg0 {
-		starter.Main(os.Args[1:])
 	}
 	if fault, ok := strings.CutPrefix(os.Args[0], faultArg); ok {
 		inject(fault)
@@ -243,6 +239,39 @@ func TestDeathInEveryPart(t *testing.T) {
 				t.Errorf("what ran: %q; want %q", got, c.log)
 			}
 		})
+	}
+}
+
+// TestDeathWhileStarting kills the shepherd while what is to become the job hangs in a
+// file system: it dies, too, since nothing tells whose it is.
+func TestDeathWhileStarting(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "")
+	fifo := r.base + "/out/nobody"
+	if err := unix.Mkfifo(fifo, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r.set("stdout_path=" + fifo)
+	p := r.start()
+	r.waitTrace("further messages are in")
+	pid, err := r.dir.JobPID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(job)
+	p.poke(syscall.SIGKILL)
+	p.wait()
+	fds := []unix.PollFd{{Fd: int32(job), Events: unix.POLLIN}}
+	if n, err := unix.Poll(fds, 60000); n != 1 {
+		_ = unix.PidfdSendSignal(job, unix.SIGKILL, nil, 0)
+		t.Errorf("it lives: %v", err)
+	}
+	if got := r.evidence(); got.status >= 0 || !got.pid {
+		t.Errorf("what is left says %+v", got)
 	}
 }
 

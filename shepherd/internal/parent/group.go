@@ -1,10 +1,6 @@
 package parent
 
 import (
-	"bytes"
-
-	"golang.org/x/sys/unix"
-
 	"paddock/shepherd/internal/control"
 	"paddock/shepherd/internal/trace"
 	"paddock/spool"
@@ -27,54 +23,6 @@ type group struct {
 	leaves [leafCount]int  // descriptors, where they are open
 	open   [leafCount]bool // whether they are
 	failed [leafCount]bool // it was tried in vain
-}
-
-// peek looks at the head of config for a control group: the first starter is
-// started before the file is read as a whole, and it is to be born in the right
-// place. What is missed here costs but another starter. It returns the leaf that
-// the first part will most likely want.
-func (g *group) peek() leaf {
-	fd, err := unix.Open(spool.FileConfig, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return jobLeaf
-	}
-	defer unix.Close(fd)
-	b := make([]byte, 1<<10)
-	n, _ := unix.Read(fd, b)
-	b = b[:max(n, 0)]
-	// Ours stand first: what does not begin with one has none.
-	if !bytes.HasPrefix(b, []byte(spool.KeyFormat)) {
-		return jobLeaf
-	}
-	path, whole := value(b, spool.KeyCgroup)
-	v1 := path == ""
-	if v1 {
-		path, whole = value(b, spool.KeyCgroupFreezer)
-	}
-	if !whole {
-		return jobLeaf
-	}
-	g.use(path, v1)
-	if bytes.Contains(b, []byte("\n"+spool.KeySession+"=")) {
-		return procedureLeaf
-	}
-	more := make([]byte, 8<<10)
-	n, _ = unix.Read(fd, more)
-	b = append(b, more[:max(n, 0)]...)
-	for _, none := range []string{"\n" + spool.KeyProlog + "=none\n", "\n" + spool.KeyPE + "=none\n"} {
-		if !bytes.Contains(b, []byte(none)) {
-			return procedureLeaf
-		}
-	}
-	return jobLeaf
-}
-
-// value returns what the head of config says of a key, and whether the line is
-// there and whole.
-func value(head []byte, key string) (string, bool) {
-	_, rest, _ := bytes.Cut(head, []byte("\n"+key+"="))
-	line, _, whole := bytes.Cut(rest, []byte{'\n'})
-	return string(line), whole
 }
 
 // useAll opens the control groups that config names. Without them the run goes on as

@@ -167,10 +167,6 @@ func (p *parent) run() (code int) {
 	if p.loop.Signals, err = unix.Signalfd(-1, &mask, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK); err == nil {
 		err = reap.Subreaper()
 	}
-	if err == nil {
-		// First of all, since its start-up is the longest part of ours.
-		err = p.launcher.ready(p.launcher.group.peek())
-	}
 	p.on(p.prepare(err))
 	for p.state != phase.Done {
 		woken, err := p.loop.Wait(p.timers.patience())
@@ -358,7 +354,8 @@ func (p *parent) on(e event) {
 // or why nothing can be started at all.
 func (p *parent) fail(f *starter.Failure) {
 	p.failed = true
-	if p.loop.Child >= 0 { // the starter traced it itself
+	if p.loop.Child >= 0 {
+		p.log.LineOf(f.EUID, p.starter.PID, f.Text)
 		p.results.blameOn(f.Number, f.EUID, p.starter.PID, f.Text)
 		return
 	}
@@ -371,7 +368,7 @@ func (p *parent) fail(f *starter.Failure) {
 // was delivered: looking through /proc takes some, but a collection leaves more
 // dirty pages behind (60 kB) than a fresh shepherd has to give.
 func (p *parent) trim() {
-	p.config = nil
+	p.config, p.launcher.config = nil, nil
 	debug.SetGCPercent(-1)
 	if p.job.littered {
 		p.job.littered = false

@@ -229,7 +229,7 @@ func (p *parent) verdictOn(ws syscall.WaitStatus) phase.Outcome {
 		p.results.blame(in, name+" was ended: a kill was asked for")
 		return phase.Failing
 	case !p.execing:
-		p.results.blame(starterEnded(name, p.order.State, ws, p.job.ran))
+		p.results.blame(p.order.State, starterEnded(name, ws))
 		return phase.NotStarted
 	}
 	code := ws.ExitStatus()
@@ -280,13 +280,9 @@ func (p *parent) take(name string) (syscall.WaitStatus, syscall.Rusage) {
 	return ws, ru
 }
 
-// starterEnded says that a starter has not said why it is no more, and which
-// number that has instead of its own.
-func starterEnded(name string, own int, ws syscall.WaitStatus, ran bool) (number int, text string) {
-	if ws.ExitStatus() == goFatal {
-		return lacking(own, ran), "cannot start " + name + ": the starter found too few processes (threads) or too little memory"
-	}
-	return own, "internal error: the starter ended before " + name + " was started, " + ending(ws)
+// starterEnded is what is said of a starter that has not said why it is no more.
+func starterEnded(name string, ws syscall.WaitStatus) string {
+	return "internal error: the starter ended before " + name + " was started, " + ending(ws)
 }
 
 // lacking is the number of what could not be started because the host lacked
@@ -297,10 +293,6 @@ func lacking(own int, ran bool) int {
 	}
 	return spool.FailedBeforeProlog
 }
-
-// goFatal is the exit status of a Go program whose runtime cannot go on; its
-// words go nowhere.
-const goFatal = 2
 
 func ending(ws syscall.WaitStatus) string {
 	if ws.Signaled() {

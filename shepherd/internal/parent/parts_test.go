@@ -425,7 +425,7 @@ func TestDetail(t *testing.T) {
 			}
 			for _, want := range []string{
 				"born with SigIgn", "before the switch of users: uid 0 0 0", "after the switch of users: uid 0 65534 0, gid 65534 65534 65534, groups 65534, nice 3",
-				"umask was 022, is 022", "RLIMIT_CPU was: (soft ", "directory " + r.base + "/out", "descriptor 1: " + r.base + "/out/o, flags", "PASSWORD",
+				"umask was 022, is 022", ": setresuid(0, 65534), or fails with 11", ": setresuid(4294967295, 0, 4294967295) must fail, or fails with 11", "RLIMIT_CPU was: (soft ", "directory " + r.base + "/out", "descriptor 1: " + r.base + "/out/o, flags", "PASSWORD",
 				"starting, executed: note, then running", "ended with status 0, utime ",
 			} {
 				if !strings.Contains(trace, want) {

@@ -18,9 +18,9 @@ import (
 )
 
 // prepare reads and checks the directory and writes everything that must be
-// there before the job starts. It returns the event that this makes. launched
-// is the error of the starter's launch.
-func (p *parent) prepare(launched error) event {
+// there before the job starts. It returns the event that this makes. failed is
+// what went wrong before.
+func (p *parent) prepare(failed error) event {
 	refuse := func(number int, err error) event {
 		return event{what: phase.Refused, fail: &starter.Failure{Number: number, Text: err.Error()}}
 	}
@@ -28,14 +28,15 @@ func (p *parent) prepare(launched error) event {
 		return refuse(spool.FailedBeforeProlog, err)
 	}
 	p.log.Line("shepherd called with uid = " + strconv.Itoa(unix.Getuid()) + ", euid = " + strconv.Itoa(unix.Geteuid()))
-	if launched != nil {
-		return refuse(spool.FailedBeforeProlog, launched)
+	if failed != nil {
+		return refuse(spool.FailedBeforeProlog, failed)
 	}
 	var err error
 	p.config, err = p.dir.Config()
 	if err != nil {
 		return refuse(blameForConfig(p.dir, err), err)
 	}
+	p.launcher.config = p.config
 	if v, _ := p.config.Lookup(spool.KeyTrace); v == spool.TraceDetail {
 		p.log.SetDetail()
 	}

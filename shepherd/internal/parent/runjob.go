@@ -189,8 +189,7 @@ func (p *parent) clearUp(e event) {
 		p.job.ran = true
 	default:
 		p.failed = true
-		number, text := starterEnded("the job", spool.FailedBeforeStart, p.job.status, p.job.ran)
-		p.results.blameOn(number, unix.Geteuid(), p.job.PID, text)
+		p.results.blameOn(spool.FailedBeforeStart, unix.Geteuid(), p.job.PID, starterEnded("the job", p.job.status))
 	}
 	if p.failed {
 		p.results.traceNotBegun(p.order.Name)

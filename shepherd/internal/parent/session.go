@@ -54,9 +54,7 @@ func (p *parent) connect() {
 	p.timers.after(timerLate, clientTime)
 	if err := p.openSession(p.config); err != nil {
 		p.on(event{what: phase.Lost, why: err.Error()})
-		return
 	}
-	p.launcher.readyAhead()
 }
 
 // forgo gives up a job whose client was not found: nothing of it is begun.
@@ -327,7 +325,7 @@ func (p *parent) heard() {
 			p.session.gone = true
 			p.loop.Notes = p.session.guard
 			why := sessionName + " has ended"
-			if fail := p.session.failure(); fail != nil {
+			if fail := p.session.failure(p.log); fail != nil {
 				why = fail.Text
 			}
 			p.on(event{what: phase.Lost, why: why})

@@ -58,11 +58,6 @@ func (l *Loop) Watch(pid, fd int) *Child {
 	return c
 }
 
-// Forget ends the watch over a child, which becomes the job's process, say.
-func (l *Loop) Forget(c *Child) {
-	l.beside = slices.DeleteFunc(l.beside, func(b *Child) bool { return b == c })
-}
-
 // Woken says what Wait found. Several may be true at once.
 type Woken struct {
 	Signals bool // at least one signal is pending
@@ -189,7 +184,7 @@ func (l *Loop) Orphans() (left bool) {
 			c.Ended, c.Status = true, ws
 			unix.Close(c.FD)
 			c.FD = -1
-			l.Forget(c)
+			l.beside = slices.Delete(l.beside, i, i+1)
 		}
 	}
 }

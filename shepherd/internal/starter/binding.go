@@ -12,7 +12,7 @@ import (
 	"paddock/spool"
 )
 
-// bind binds this thread, and so what it becomes, to the processors that config
+// bind binds the process, and so what it becomes, to the processors that config
 // names. What cannot be bound runs unbound: that is slower and not wrong.
 func (s *starter) bind() {
 	request, err := readBinding(s.config)
@@ -27,7 +27,7 @@ func (s *starter) bind() {
 	}
 	var bound []int
 	if err == nil {
-		bound, err = request.apply(sysCPU)
+		bound, err = request.apply(sysCPU, s.process.PID)
 	}
 	if err != nil {
 		s.say("do_core_binding: " + err.Error() + ", " + s.order.Name + " is not bound")
@@ -121,14 +121,14 @@ func parseBinding(v string) (binding, error) {
 	return b, nil
 }
 
-// apply binds this thread to the processors wished for, as far as it may use
+// apply binds a process to the processors wished for, as far as it may use
 // them, and returns which they are. root is the kernel's directory of them.
-func (b *binding) apply(root string) ([]int, error) {
+func (b *binding) apply(root string, pid int) ([]int, error) {
 	cpus, err := b.processors(root)
 	if err != nil {
 		return nil, err
 	}
-	mine, err := affinity()
+	mine, err := affinity(pid)
 	if err != nil {
 		return nil, errors.New("cannot see which processors may be used: " + errnoText(err))
 	}
@@ -142,7 +142,7 @@ func (b *binding) apply(root string) ([]int, error) {
 	if len(list) == 0 {
 		return nil, errors.New("none of the processors " + joinInts(cpus) + " may be used")
 	}
-	if err := setAffinity(&mask); err != nil {
+	if err := setAffinity(pid, &mask); err != nil {
 		return nil, errors.New("cannot bind to processors " + joinInts(list) + ": " + errnoText(err))
 	}
 	return list, nil
@@ -177,18 +177,18 @@ func (m *cpuMask) list() []int {
 	return out
 }
 
-// affinity returns the processors this thread may use.
-func affinity() (*cpuMask, error) {
+// affinity returns the processors a process may use.
+func affinity(pid int) (*cpuMask, error) {
 	m := &cpuMask{}
-	_, _, errno := unix.RawSyscall(unix.SYS_SCHED_GETAFFINITY, 0, unsafe.Sizeof(*m), uintptr(unsafe.Pointer(m)))
+	_, _, errno := unix.RawSyscall(unix.SYS_SCHED_GETAFFINITY, uintptr(pid), unsafe.Sizeof(*m), uintptr(unsafe.Pointer(m)))
 	if errno != 0 {
 		return nil, errno
 	}
 	return m, nil
 }
 
-func setAffinity(m *cpuMask) error {
-	_, _, errno := unix.RawSyscall(unix.SYS_SCHED_SETAFFINITY, 0, unsafe.Sizeof(*m), uintptr(unsafe.Pointer(m)))
+func setAffinity(pid int, m *cpuMask) error {
+	_, _, errno := unix.RawSyscall(unix.SYS_SCHED_SETAFFINITY, uintptr(pid), unsafe.Sizeof(*m), uintptr(unsafe.Pointer(m)))
 	if errno != 0 {
 		return errno
 	}

@@ -176,7 +176,7 @@ func TestProcessors(t *testing.T) {
 // TestBound binds a job, a procedure and a method to the last processor that
 // this test may use, by its core and by its number.
 func TestBound(t *testing.T) {
-	mine, err := affinity()
+	mine, err := affinity(0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,9 @@ package starter
 
 import (
 	"errors"
+	"slices"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -38,23 +40,14 @@ func (s *starter) becomeDaemon(command string) *Failure {
 		if err != nil {
 			return s.failed(err)
 		}
-		if fail := s.look(job); fail != nil {
-			return fail
-		}
+		s.look(job)
 		submitted.Argv = append([]string{job.File}, job.Argv...)
 	}
-	conn, err := s.awaitConnection(&submitted)
-	if err != nil {
+	if err := s.awaitConnection(&submitted); err != nil {
 		return s.failed(err)
 	}
-	for fd := range 3 {
-		if err := moveTo(conn, fd); err != nil {
-			return s.failed(err)
-		}
-	}
-	if err := unix.Chdir("/"); err != nil {
-		return s.failed(failedTo("leave the job's directory", err))
-	}
+	s.call(unix.SYS_CHDIR, s.path("/"))
+	s.or(s.state(), "cannot leave the job's directory: ")
 	s.daemon = true
 	if s.root {
 		s.target = &IDs{Name: "root", Groups: []int{0}, Home: "/"}
@@ -62,7 +55,7 @@ func (s *starter) becomeDaemon(command string) *Failure {
 			s.target.Groups = append(s.target.Groups, s.addGID)
 		}
 	}
-	s.env = s.fromNothing()
+	s.env, s.turns = s.fromNothing(), nil
 	s.detailReady()
 	if err := s.privateTmp(); err != nil {
 		return s.failed(err)
@@ -71,57 +64,70 @@ func (s *starter) becomeDaemon(command string) *Failure {
 }
 
 // awaitConnection tells qrsh-session that the daemon is ready to start, and
-// returns the connection that it gets for it.
-func (s *starter) awaitConnection(submitted *spool.Command) (int, error) {
+// makes the connection that it gets for it the standard streams.
+func (s *starter) awaitConnection(submitted *spool.Command) error {
 	if len(s.files) != 1 {
-		return -1, errBadOrder
+		return errBadOrder
 	}
 	socket := s.files[0]
-	b := submitted.Append(nil)
-	if len(b) > spool.MaxCommand {
-		return -1, errors.New("cannot start the daemon: the command with its environment is too long")
+	limit := s.room(unsafe.Sizeof(unix.Timeval{}))
+	if !s.full {
+		*(*unix.Timeval)(s.area.at(limit)) = unix.Timeval{Sec: daemonTime}
 	}
-	limit := unix.Timeval{Sec: daemonTime}
-	if err := unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
-		return -1, failedTo("wait for the client's connection", err)
-	}
+	s.call(unix.SYS_SETSOCKOPT, socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, limit, unsafe.Sizeof(unix.Timeval{}))
+	s.or(s.state(), "cannot wait for the client's connection: ")
 	s.say("waiting for a connection to the daemon")
-	s.log.Flush()
-	for len(b) > 0 {
-		n := 0
-		err := ignoringEINTR(func() (err error) {
-			n, err = unix.SendmsgN(socket, b, nil, nil, unix.MSG_NOSIGNAL)
-			return err
+	s.flush()
+	if err := s.submit(socket, submitted, s.turns); err != nil {
+		return err
+	}
+	const most = 1 << 10
+	text := s.room(most)
+	m := s.receive(socket, text, most)
+	s.or(s.state(), "cannot wait for the client's connection: ")
+	n, length := s.result(), s.load(m.length(), lengthSize, ^uintptr(0))
+	s.either(length, 0, func() {
+		s.either(n, 0, func() {
+			s.giveUp(&Failure{Number: s.state(), Text: "no connection to the daemon: qrsh-session has ended"})
+		}, func() {
+			s.add(doFail, 0, text, n)
+			s.orSay(s.state(), "no connection to the daemon: ")
 		})
-		if err != nil {
-			return -1, failedTo("reach qrsh-session", err)
-		}
-		b = b[n:]
+	}, nil)
+	s.unlessEqual(length, uintptr(unix.CmsgLen(4)), s.failed(errBadOrder))
+	conn := s.load(m.descriptor(0), 4, ^uintptr(0))
+	// The daemon gets nothing from a process that is not root's but a connection of TCP.
+	const unfit = "cannot use what qrsh-session sends: "
+	protocol, size := s.room(4), s.ids([]uint32{4})
+	s.call(unix.SYS_GETSOCKOPT, conn, unix.SOL_SOCKET, unix.SO_PROTOCOL, protocol, size)
+	s.or(s.state(), unfit)
+	s.unlessEqual(s.load(protocol, 4, ^uintptr(0)), unix.IPPROTO_TCP, s.failed(errors.New(unfit+errnoText(unix.EPROTOTYPE))))
+	for fd := range 3 {
+		s.moveTo(conn, fd)
 	}
-	var text [1 << 10]byte
-	n, files, err := Receive(socket, text[:])
-	switch {
-	case errors.Is(err, errBadOrder), len(files) > 1:
-		return -1, errBadOrder
-	case err != nil:
-		return -1, failedTo("wait for the client's connection", err)
-	case len(files) == 1:
-		return files[0], isConnection(files[0])
-	case n == 0:
-		return -1, errors.New("no connection to the daemon: qrsh-session has ended")
-	}
-	return -1, errors.New("no connection to the daemon: " + string(text[:n]))
+	return nil
 }
 
-// isConnection reports why a descriptor is no connection of TCP: the daemon gets
-// nothing else from a process that is not root's.
-func isConnection(fd int) error {
-	protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL)
-	if err == nil && protocol != unix.IPPROTO_TCP {
-		err = unix.EPROTOTYPE
+// submit sends the command that was submitted, with its environment as it turns out.
+func (s *starter) submit(socket uintptr, c *spool.Command, turns []turn) (err error) {
+	if len(turns) > 0 {
+		t, env := turns[0], slices.Clone(c.Env)
+		env[t.index] = t.inDir
+		s.either(t.isDir, 1, func() {
+			err = s.submit(socket, &spool.Command{Dir: c.Dir, Argv: c.Argv, Env: env}, turns[1:])
+		}, func() {
+			if err == nil {
+				err = s.submit(socket, c, turns[1:])
+			}
+		})
+		return err
 	}
-	if err != nil {
-		return failedTo("use what qrsh-session sends", err)
+	b := c.Append(nil)
+	if len(b) > spool.MaxCommand {
+		return errors.New("cannot start the daemon: the command with its environment is too long")
 	}
+	s.call(unix.SYS_SENDTO, socket, s.put(string(b)), uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
+	s.or(s.state(), "cannot reach qrsh-session: ")
+	s.unlessEqual(s.result(), uintptr(len(b)), s.failed(failedTo("reach qrsh-session", unix.EIO)))
 	return nil
 }

@@ -9,40 +9,79 @@ import (
 // of an earlier one of that name.
 type environment struct {
 	list  []string
-	index map[string]int
+	index map[string]int // nil while there are few
 }
+
+// few is how many variables are looked through one by one.
+const few = 100
 
 // newEnvironment returns the environment made of the given lists; words
 // without a name are left out.
 func newEnvironment(lists ...[]string) environment {
-	e := environment{index: make(map[string]int)}
+	n := 8 // what the shepherd adds
+	for _, l := range lists {
+		n += len(l)
+	}
+	e := environment{list: make([]string, 0, n)}
 	for _, l := range lists {
 		for _, v := range l {
-			if name, value, ok := strings.Cut(v, "="); ok && name != "" {
-				e.set(name, value)
+			if name, _, ok := strings.Cut(v, "="); ok && name != "" {
+				e.put(name, v)
 			}
 		}
 	}
 	return e
 }
 
-func (e *environment) set(name, value string) {
-	if i, ok := e.index[name]; ok {
-		e.list[i] = name + "=" + value
+func (e *environment) set(name, value string) { e.put(name, name+"="+value) }
+
+// put sets the variable of that name, given as a whole.
+func (e *environment) put(name, variable string) {
+	if i, ok := e.find(name); ok {
+		e.list[i] = variable
 		return
 	}
-	e.index[name] = len(e.list)
-	e.list = append(e.list, name+"="+value)
+	e.list = append(e.list, variable)
+	if e.index != nil {
+		e.index[name] = len(e.list) - 1
+	}
+}
+
+// find returns where in the list a variable is.
+func (e *environment) find(name string) (int, bool) {
+	if e.index == nil && len(e.list) < few {
+		for i, v := range e.list {
+			if len(v) > len(name) && v[len(name)] == '=' && v[:len(name)] == name {
+				return i, true
+			}
+		}
+		return 0, false
+	}
+	if e.index == nil {
+		e.index = make(map[string]int, cap(e.list))
+		for i, v := range e.list {
+			e.index[v[:strings.IndexByte(v, '=')]] = i
+		}
+	}
+	i, ok := e.index[name]
+	return i, ok
 }
 
 func (e *environment) lookup(name string) (string, bool) {
-	if i, ok := e.index[name]; ok {
+	if i, ok := e.find(name); ok {
 		return e.list[i][len(name)+1:], true
 	}
 	return "", false
 }
 
-// environment makes the environment of what the starter becomes.
+// turn is a variable that has another value if a stream is a file in a directory.
+type turn struct {
+	index int     // in the environment
+	isDir uintptr // register
+	inDir string  // the whole variable
+}
+
+// environment makes the environment of what the process becomes.
 func (s *starter) environment() {
 	kind := s.order.Kind
 	switch {
@@ -71,12 +110,18 @@ func (s *starter) environment() {
 	}
 	if kind != Method {
 		set("SGE_STDIN_PATH", s.streams.in.path)
-		set("SGE_STDOUT_PATH", s.streams.out.path)
-		stderr := s.streams.err
-		if s.streams.merge {
-			stderr = s.streams.out
+		turning := func(name string, f *stream) {
+			set(name, f.path)
+			if i, ok := s.env.find(name); ok && f.isDir != 0 {
+				s.turns = append(s.turns, turn{i, f.isDir, name + "=" + f.inDir})
+			}
 		}
-		set("SGE_STDERR_PATH", stderr.path)
+		turning("SGE_STDOUT_PATH", &s.streams.out)
+		stderr := &s.streams.err
+		if s.streams.merge {
+			stderr = &s.streams.out
+		}
+		turning("SGE_STDERR_PATH", stderr)
 		set("SGE_CWD_PATH", s.streams.cwd)
 	}
 	if s.bound != "" {

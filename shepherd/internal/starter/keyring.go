@@ -3,6 +3,7 @@ package starter
 import (
 	"errors"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -33,36 +34,69 @@ func OwnKeyring() (note string, err error) {
 
 // keyringWait is how long the kernel may be short of keys. Those of what has ended
 // are given back a little later.
-const keyringWait = 10 * time.Second
+const (
+	keyringWait  = 10 * time.Second
+	keyringPause = 50 * time.Millisecond
+)
+
+const (
+	noKeyring   = "no session keyring of its own: "
+	haveKeyring = "have a session keyring of its own"
+)
+
+func isScarce(err error) bool { return errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.ENOMEM) }
 
 func ownKeyring(wait time.Duration, join func() error) (note string, err error) {
-	for until := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
+	for until := time.Now().Add(wait); ; time.Sleep(keyringPause) {
 		err := join()
 		switch {
 		case err == nil:
 			return "", nil
-		case !errors.Is(err, unix.EDQUOT) && !errors.Is(err, unix.ENOMEM):
-			return "no session keyring of its own: " + errnoText(err), nil
+		case !isScarce(err):
+			return noKeyring + errnoText(err), nil
 		case time.Now().After(until):
-			return "", failedTo("have a session keyring of its own", err)
+			return "", failedTo(haveKeyring, err)
 		}
 	}
 }
 
-// keyring gives the starter a keyring of its own. In a run with an AFS token the
-// shepherd has one for all of its parts, since the token is kept in it.
-func (s *starter) keyring() error {
-	if s.config != nil && UsesAFS(s.config) {
-		return nil
+// keyring says what came of the keyring that the process was to have, and reports
+// whether it is to be tried again. In a run with an AFS token the shepherd has one
+// for all of its parts, since the token is kept in it.
+func (s *starter) keyring() (scarce bool) {
+	if s.process.keys == 0 {
+		return false
 	}
-	note, err := OwnKeyring()
-	if note != "" {
-		s.log.Line(note)
+	errno := unix.Errno(s.value(s.process.keys))
+	if errno == 0 || isScarce(errno) {
+		return errno != 0
 	}
-	return err
+	s.line(noKeyring + errnoText(errno))
+	return false
 }
 
-// noKeys is the failure of a starter for which there was no keyring. Before the job
+// retryKeyring tries again, as ownKeyring does.
+func (s *starter) retryKeyring() {
+	left, pause := s.reg(), s.room(unsafe.Sizeof(unix.Timespec{}))
+	s.set(left, uintptr(keyringWait/keyringPause))
+	ts := unix.NsecToTimespec(int64(keyringPause))
+	if !s.full {
+		*(*unix.Timespec)(s.area.at(pause)) = ts
+	}
+	again := s.steps
+	s.barrier = again
+	s.call(unix.SYS_NANOSLEEP, pause, 0)
+	s.call(unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING)
+	errno := s.errno()
+	s.either(errno, 0, func() {}, func() {
+		s.add(doLoop, uintptr(again))
+		s.last().to = uint8(left &^ regTag)
+		s.add(doFail, errno, 0)
+		s.or(s.noKeys(nil).Number, "cannot "+haveKeyring+": ")
+	})
+}
+
+// noKeys is the failure of a process for which there was no keyring. Before the job
 // nothing was begun and nobody is to blame: it is tried again.
 func (s *starter) noKeys(err error) *Failure {
 	f := s.failed(err)

@@ -6,7 +6,7 @@ import (
 	"paddock/spool"
 )
 
-// read reads of config what a starter of its kind needs, and nothing else: a key
+// read reads of config what a process of its kind needs, and nothing else: a key
 // that is missing fails only what cannot do without it.
 func (s *starter) read() *Failure {
 	var (
@@ -19,7 +19,7 @@ func (s *starter) read() *Failure {
 			return s.failed(err)
 		}
 	}
-	if s.limits, err = readLimits(c); err != nil {
+	if s.limits, err = readLimits(c, s.table[:0]); err != nil {
 		return s.failed(err)
 	}
 	held, err := s.join()

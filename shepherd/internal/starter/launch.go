@@ -2,135 +2,114 @@ package starter
 
 import (
 	"errors"
-	"slices"
-	"syscall"
+	"strconv"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"paddock/spool"
 )
-
-// Arg0 is the name of the starter in the process list, by which main
-// knows that it is meant.
-const Arg0 = "shepherd-starter"
 
 // Mark begins the variable by which what runs for a job is known, by its
 // directory, to the shepherd and to execd.
 const Mark = "SGE_JOB_SPOOL_DIR="
 
-// Arguments of the starter.
-const (
-	wordInherit = "inherit" // there is an environment
-	wordGroup   = "group"   // it is in the run's control group
-)
+// name is what a process is called that is nothing yet.
+const name = "shepherd-starter"
 
-// Descriptors of the starter.
-const (
-	fdReport    = 3 // socket to the shepherd
-	fdInherited = 4 // the environment that a foreign execd gave us, if there is one
-)
+// fdReport is the socket to the shepherd, in the process.
+const fdReport = 3
 
-// self survives the replacement of the binary while the shepherd runs.
-const self = "/proc/self/exe"
+// A Place is where a process is started, and with what.
+type Place struct {
+	Group     int  // descriptor of the control group that it is born in, -1 for none
+	Grouped   bool // it is in the run's control group when it gets its order
+	Inherited int  // descriptor of the environment that a foreign execd gave us, -1 for none
+	Keyring   bool // it has the session keyring that is there
+}
 
-// Process is a starter as the shepherd sees it.
+// Process is what the shepherd has forked, and what is to become a part of the run.
 type Process struct {
 	PID    int
 	PIDFD  int
 	Socket int // nonblocking
+
+	place Place
+	plan  *plan
+	keys  uintptr  // register: why it has no keyring of its own, 0 if it tries none
+	order *message // with its descriptors
+	caps  error    // why it has inheritable capabilities
 }
 
-// Launch starts a starter in a session of its own. It reads the job
-// directory at once, and does nothing that anybody could see before Go.
-// inherited is a descriptor with an environment, and group one of the control
-// group that it is born in; -1 is none. grouped says that it is in a group when
-// it gets its order.
-func Launch(inherited, group int, grouped bool) (*Process, error) {
+// Launch forks a process, in a session of its own, that waits for its order. It
+// does nothing before that anybody could see.
+func Launch(place Place) (*Process, error) {
+	p, err := newPlan()
+	if err != nil {
+		return nil, errors.New("cannot start the starter: " + errnoText(err))
+	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
+		p.close()
 		return nil, errors.New("cannot make a socket for the starter: " + errnoText(err))
 	}
 	defer unix.Close(pair[1])
-	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		unix.Close(pair[0])
-		return nil, errors.New("cannot open /dev/null: " + errnoText(err))
+	s := &Process{Socket: pair[0], place: place, plan: p}
+	if unix.Geteuid() == 0 {
+		s.caps = dropInheritable()
 	}
-	defer unix.Close(null)
-	files := []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])}
-	argv := []string{Arg0}
-	if inherited >= 0 {
-		files = append(files, uintptr(inherited))
-		argv = append(argv, wordInherit)
-	}
-	if grouped {
-		argv = append(argv, wordGroup)
-	}
-	// Until it is something else it has the mark of what it becomes: if the
-	// shepherd dies, it may hang in a file system, with the job still to come.
-	env := spool.StartEnvironment
-	if dir, err := unix.Getwd(); err == nil {
-		env = append(slices.Clip(env), Mark+dir)
-	}
-	s := &Process{PIDFD: -1, Socket: pair[0]}
-	s.PID, err = syscall.ForkExec(self, argv, &syscall.ProcAttr{
-		Env:   env,
-		Files: files,
-		// The session is made here and not by the starter, so that its process
-		// group can be killed from the first moment.
-		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &s.PIDFD, UseCgroupFD: group >= 0, CgroupFD: max(group, 0)},
-	})
+	asGiven()
+	s.begin(pair)
+	s.PID, s.PIDFD, err = p.start(place.Group)
 	if err == nil && s.PIDFD < 0 {
 		s.PIDFD, err = unix.PidfdOpen(s.PID, 0)
 	}
 	if err != nil {
-		unix.Close(pair[0])
+		s.Close()
 		return nil, errors.New("cannot start the starter: " + errnoText(err))
 	}
 	_ = unix.SetNonblock(s.Socket, true)
 	return s, nil
 }
 
-// Go tells the starter what to become, and gives it descriptors: a Job its standard
-// streams, or a terminal for all of them, a Session those from
-// spool.SessionSocket on. An order that cannot be sent is cut down to
-// one that the starter refuses, with the order's state: whoever waits for the
-// starter waits for an end in any case.
-func (s *Process) Go(o Order, files ...int) error {
-	b := o.message()
-	bad := o.check(b)
-	if bad != nil {
-		b = b[:orderHead]
+// begin makes the first steps, up to the wait for the order.
+func (s *Process) begin(pair [2]int) {
+	p := s.plan
+	if pair[1] != fdReport {
+		p.call(unix.SYS_DUP3, uintptr(pair[1]), fdReport, unix.O_CLOEXEC)
+		p.fails(fail, 1, 0, false)
 	}
-	var rights []byte
-	if len(files) > 0 {
-		rights = unix.UnixRights(files...)
+	// Nothing of the shepherd's is in it: not the lock, by which it would live on,
+	// and not its own end of the socket, whose end says that the shepherd is dead.
+	if unix.CloseRange(^uint(0)>>33, ^uint(0)>>33, 0) == nil {
+		p.call(unix.SYS_CLOSE_RANGE, fdReport+1, uintptr(^uint32(0)), 0)
+	} else { // before Linux 5.9
+		for fd := uintptr(fdReport + 1); fd < 64; fd++ {
+			p.call(unix.SYS_CLOSE, fd)
+		}
 	}
-	err := ignoringEINTR(func() error { return unix.Sendmsg(s.Socket, b, rights, nil, 0) })
-	return firstOf(bad, err)
+	p.call(unix.SYS_SETSID)
+	p.call(unix.SYS_PRCTL, unix.PR_SET_NAME, p.path(name))
+	if unix.Geteuid() == 0 && !s.place.Keyring {
+		p.call(unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING)
+		s.keys = p.errno()
+	}
+	p.tell(kindReady)
+	s.order = p.receive(fdReport, p.room(8), 8)
+	// Without an order it was refused, or the shepherd is dead.
+	p.either(p.result(), 1, func() {}, func() { p.add(doExit, 0) })
 }
 
-// Close closes the socket: a starter that was not told to go ends without a
-// trace.
-func (s *Process) Close() {
-	if s.Socket >= 0 {
-		unix.Close(s.Socket)
-		s.Socket = -1
-	}
+// tell sends a message without more.
+func (p *plan) tell(kind rune) {
+	at := p.put(string(kind))
+	p.call(unix.SYS_WRITE, fdReport, at, 1)
 }
 
-// Dismiss ends a starter that was not told to go, and waits for it.
-func (s *Process) Dismiss() {
-	s.Close()
-	unix.Close(s.PIDFD)
-	_, _ = unix.Wait4(s.PID, nil, 0, nil)
-}
-
-// The first byte of a message tells its kind.
+// Messages have a byte that tells their kind.
 const (
-	kindGo   = 'G' // to the starter: an Order
-	kindExec = 'X' // from it: the next thing is exec
-	kindFail = 'F' // number, effective uid in four bytes, text
+	kindReady = 'R' // it waits for its order
+	kindGo    = 'G' // to it: the plan is made
+	kindExec  = 'X' // the next thing is exec
+	kindFail  = 'F' // see report
 )
 
 // Failure says why a job cannot be started: the state for exit_status and the
@@ -141,7 +120,7 @@ type Failure struct {
 	EUID   int // of the process that failed, for the stamp
 }
 
-// Message is what a starter said.
+// Message is what a process said.
 type Message struct {
 	Exec    bool     // it is about to exec
 	Failure *Failure // it failed
@@ -151,9 +130,9 @@ type Message struct {
 
 // received is where messages are read to. It is not on the stack, which would
 // grow for it and stay so.
-var received [maxText + 16]byte
+var received [reportHead + maxText]byte
 
-// Next returns the next message of the starter.
+// Next returns the next message of the process.
 func (s *Process) Next() Message {
 	b := &received
 	var n int
@@ -168,19 +147,79 @@ func (s *Process) Next() Message {
 		return Message{Closed: true}
 	case b[0] == kindExec:
 		return Message{Exec: true}
-	case b[0] == kindFail && n >= 6:
-		euid := int(b[2]) | int(b[3])<<8 | int(b[4])<<16 | int(b[5])<<24
-		return Message{Failure: &Failure{Number: int(b[1]), EUID: euid, Text: string(b[6:n])}}
+	case b[0] == kindFail && n >= int(reportHead):
+		r := (*report)(unsafe.Pointer(b))
+		text := string(b[reportHead:n])
+		if r.errno != 0 {
+			text += errnoText(unix.Errno(r.errno))
+		}
+		return Message{Failure: &Failure{Number: int(r.number), EUID: int(r.euid), Text: text[:min(len(text), maxText)]}}
 	}
 	return Message{Failure: &Failure{Number: 11, Text: "internal error: bad message from the starter"}}
 }
 
-// maxText is how much of a failure's text is passed on: arguments may be long.
-const maxText = 8 << 10
+// await waits until the process is ready for its order.
+func (s *Process) await() error {
+	fds := []unix.PollFd{{Fd: int32(s.Socket), Events: unix.POLLIN}}
+	if err := ignoringEINTR(func() error { _, err := unix.Poll(fds, -1); return err }); err != nil {
+		return err
+	}
+	n, err := unix.Read(s.Socket, received[:])
+	if err == nil && (n == 0 || received[0] != kindReady) {
+		err = unix.EPIPE
+	}
+	return err
+}
 
-// appendFailure appends the message for a failure; it allocates nothing if b
-// has room.
-func appendFailure(b []byte, number, euid int, text []byte) []byte {
-	b = append(b, kindFail, byte(number), byte(euid), byte(euid>>8), byte(euid>>16), byte(euid>>24))
-	return append(b, text[:min(len(text), maxText)]...)
+// Go makes the plan by which the process becomes what is ordered, and has it
+// begin. It gets descriptors: a Job its standard streams, or a terminal for all
+// of them, a Session those from spool.SessionSocket on.
+func (s *Process) Go(o Order, files ...int) error {
+	if err := s.await(); err != nil {
+		return err
+	}
+	s.make(o, len(files))
+	var rights []byte
+	if len(files) > 0 {
+		rights = unix.UnixRights(files...)
+	}
+	err := ignoringEINTR(func() error { return unix.Sendmsg(s.Socket, []byte{kindGo}, rights, nil, 0) })
+	s.plan.close()
+	return err
+}
+
+// make makes the plan behind the first steps, which wait for it.
+func (s *Process) make(o Order, files int) {
+	p := s.plan
+	first, used := p.steps, p.used
+	st := newStarter(s, o)
+	st.make(files)
+	p.finish()
+	if p.full {
+		p.steps, p.used, p.full, p.most = first, used, false, 0
+		st.giveUp(&Failure{Number: st.state(), Text: "cannot start " + o.Name + ": the command with its variables is too long"})
+		p.finish()
+	}
+	*st = starter{}
+	if o.Detail != nil {
+		for i := first; i < p.steps; i++ {
+			o.Detail("step " + strconv.Itoa(i) + ": " + p.area.steps[i].describe())
+		}
+	}
+}
+
+// Close closes the socket: a process that has no order ends without a trace.
+func (s *Process) Close() {
+	s.plan.close()
+	if s.Socket >= 0 {
+		unix.Close(s.Socket)
+		s.Socket = -1
+	}
+}
+
+// Dismiss ends a process that has no order, and waits for it.
+func (s *Process) Dismiss() {
+	s.Close()
+	unix.Close(s.PIDFD)
+	_, _ = unix.Wait4(s.PID, nil, 0, nil)
 }

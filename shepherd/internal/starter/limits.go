@@ -28,7 +28,7 @@ type resource struct {
 }
 
 // resources are in the order of Grid Engine's trace.
-var resources = []resource{
+var resources = [...]resource{
 	{"cpu", "RLIMIT_CPU", unix.RLIMIT_CPU, true, 2, false},
 	{"fsize", "RLIMIT_FSIZE", unix.RLIMIT_FSIZE, false, 15 << 10, false},
 	{"data", "RLIMIT_DATA", unix.RLIMIT_DATA, true, 10 << 20, false},
@@ -46,15 +46,14 @@ var resources = []resource{
 // one by one can still live with.
 const maxSoftDescriptors = 65535
 
-// readLimits returns the limits to set.
-func readLimits(c *spool.Config) ([]limit, error) {
+// readLimits appends the limits to set.
+func readLimits(c *spool.Config, out []limit) ([]limit, error) {
 	slots := uint64(1)
 	if n, ok := c.Lookup(spool.KeyHostSlots); ok {
 		if v, err := strconv.ParseUint(n, 10, 32); err == nil && v > 0 {
 			slots = v
 		}
 	}
-	out := make([]limit, 0, len(resources))
 	for _, r := range resources {
 		l := limit{name: r.name, resource: r.resource}
 		var err error
@@ -132,33 +131,46 @@ func (r resource) read(c *spool.Config, key string, slots uint64) (spool.Limit, 
 	return max(l, spool.Limit(r.least)), nil
 }
 
-// set sets the limit and appends the line for the trace behind prefix to b.
-// It allocates nothing if b has room for maxLimitLine more: the limit may be on
-// address space, of which Go has taken more than any limit allows.
-func (l *limit) set(b, prefix []byte) []byte {
-	want := unix.Rlimit{Cur: uint64(l.soft), Max: uint64(l.hard)}
-	var got unix.Rlimit
-	_, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(l.resource), uintptr(unsafe.Pointer(&want)), 0, 0, 0)
-	unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(l.resource), 0, uintptr(unsafe.Pointer(&got)), 0, 0)
-	b = append(b, prefix...)
-	b = append(b, l.name...)
-	b = append(b, " setting: (soft "...)
-	b = appendLimit(b, uint64(l.soft))
-	b = append(b, " hard "...)
-	b = appendLimit(b, uint64(l.hard))
-	b = append(b, ") resulting: (soft "...)
-	b = appendLimit(b, got.Cur)
-	b = append(b, " hard "...)
-	b = appendLimit(b, got.Max)
-	b = append(b, ')')
-	if errno != 0 {
-		b = append(b, " failed: errno "...)
-		b = strconv.AppendUint(b, uint64(errno), 10)
+// setLimits sets the limits and says so, or keeps silent about it.
+func (s *starter) setLimits(limits []limit, traced bool) {
+	regs := s.regs
+	for i := range limits {
+		l := &limits[i]
+		s.regs = regs
+		want, got := s.room(unsafe.Sizeof(unix.Rlimit{})), s.room(unsafe.Sizeof(unix.Rlimit{}))
+		if !s.full {
+			*(*unix.Rlimit)(s.area.at(want)) = unix.Rlimit{Cur: uint64(l.soft), Max: uint64(l.hard)}
+		}
+		s.call(unix.SYS_PRLIMIT64, 0, uintptr(l.resource), want, 0)
+		if !traced {
+			continue
+		}
+		errno := s.errno()
+		s.call(unix.SYS_PRLIMIT64, 0, uintptr(l.resource), 0, got)
+		s.begins(l.name)
+		s.append(func(b []byte) []byte {
+			b = appendLimit(append(b, " setting: (soft "...), uint64(l.soft))
+			b = appendLimit(append(b, " hard "...), uint64(l.hard))
+			return append(b, ") resulting: "...)
+		})
+		s.sayLimit(got)
+		s.either(errno, 0, func() {}, func() {
+			s.plan.say(" failed: errno ")
+			s.number(errno, 10)
+		})
+		s.ends("")
 	}
-	return append(b, '\n')
 }
 
-const maxLimitLine = 256
+// sayLimit adds a limit, which is at an address in the plan, to the text.
+func (s *starter) sayLimit(at uintptr) {
+	word := func(offset uintptr) { s.number(s.load(at+offset, 8, ^uintptr(0)), 0) }
+	s.plan.say("(soft ")
+	word(unsafe.Offsetof(unix.Rlimit{}.Cur))
+	s.plan.say(" hard ")
+	word(unsafe.Offsetof(unix.Rlimit{}.Max))
+	s.plan.say(")")
+}
 
 func appendLimit(b []byte, v uint64) []byte {
 	if spool.Limit(v) == spool.Infinity { // RLIM_INFINITY too

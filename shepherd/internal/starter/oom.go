@@ -16,12 +16,18 @@ const fileOOM = "/proc/self/oom_score_adj"
 // and that everything it starts inherits: the job is what is to be killed. It
 // is root's to do, whose number is also the least that a job can set again.
 func unprotect(path string) error {
-	v, err := readSmall(path)
-	if err != nil || !strings.HasPrefix(v, "-") {
-		return nil // without /proc nobody is protected
+	var b [16]byte
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil //nolint:nilerr // without /proc nobody is protected
 	}
-	if err := proc.WriteFile(unix.AT_FDCWD, path, "0\n"); err != nil {
-		return errors.New("cannot set oom_score_adj from " + v + " to 0: " + errnoText(err))
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, b[:])
+	if err != nil || n <= 0 || b[0] != '-' {
+		return nil //nolint:nilerr // nor if nobody can say so
+	}
+	if _, err := unix.Pwrite(fd, []byte("0\n"), 0); err != nil {
+		return errors.New("cannot set oom_score_adj from " + strings.TrimSpace(string(b[:n])) + " to 0: " + errnoText(err))
 	}
 	return nil
 }

@@ -2,11 +2,13 @@ package starter
 
 import (
 	"errors"
-	"strconv"
+	"slices"
 	"strings"
+
+	"paddock/spool"
 )
 
-// Kind is what a starter turns into.
+// Kind is what a process turns into.
 type Kind uint8
 
 // The kinds, the procedures in the order in which they run.
@@ -23,18 +25,20 @@ const (
 	kinds
 )
 
-// procedure reports whether a starter becomes one of the administrator's
+// procedure reports whether a process becomes one of the administrator's
 // procedures around the job: the kinds that may run as another user.
 func (k Kind) procedure() bool { return k >= Prolog && k <= Epilog }
 
-// ofJob reports whether what the starter becomes is a part of the job: it is
+// ofJob reports whether what the process becomes is a part of the job: it is
 // killed and accounted with it, by its additional group.
 func (k Kind) ofJob() bool { return k == Job || k == Method }
 
-// An Order is what the shepherd tells a starter together with its leave.
+// An Order is what a process is to become.
 type Order struct {
-	Kind   Kind
-	Detail bool // trace every step
+	Kind Kind
+	// Detail is called with each step of the plan, before the first of them is done; nil
+	// unless every step is to be traced.
+	Detail func(step string)
 	// Name stands in the trace and in messages: job, prolog, suspend_method.
 	Name string
 	// State is the number for what fails before exec and has none of its own.
@@ -49,78 +53,18 @@ type Order struct {
 	Argv []string
 	// Env is added to the environment, each NAME=value.
 	Env []string
-}
-
-// check reports why an order cannot be sent: words are separated by NUL bytes,
-// and one that held a NUL would be two, the second of them perhaps a variable.
-func (o *Order) check(message []byte) error {
-	for _, list := range [][]string{{o.Name, o.User}, o.Argv, o.Env} {
-		for _, s := range list {
-			if strings.IndexByte(s, 0) >= 0 {
-				return errors.New("cannot start " + o.Name + ": " + strconv.Quote(s) + " contains a NUL byte")
-			}
-		}
-	}
-	if len(message) >= maxOrder {
-		return errors.New("cannot start " + o.Name + ": the command with its variables is too long: " + strconv.Itoa(len(message)) + " bytes")
-	}
-	return nil
-}
-
-// message returns the message that holds the order.
-func (o *Order) message() []byte {
-	b := append([]byte(nil), kindGo, byte(o.Kind), byte(o.State))
-	if o.Detail {
-		b[1] |= detailBit
-	}
-	b = append(b, o.Name...)
-	for _, s := range append([]string{o.User, strconv.Itoa(len(o.Argv))}, o.Argv...) {
-		b = append(append(b, 0), s...)
-	}
-	for _, s := range o.Env {
-		b = append(append(b, 0), s...)
-	}
-	return b
+	// Config is the job's, nil if it is to be read.
+	Config *spool.Config
 }
 
 var errBadOrder = errors.New("internal error: bad order for the starter")
 
-// parseOrder parses a message of that kind. One that fills the room for it may
-// have lost its end, and half a command is another command.
-// The state is returned with an error, too.
-func parseOrder(b []byte) (Order, error) {
-	if len(b) < orderHead || b[0] != kindGo {
-		return Order{}, errBadOrder
+// check reports what no shepherd orders, and what cannot be done: a word with a NUL
+// byte would end there, as half a command.
+func (o *Order) check() error {
+	bad := func(s string) bool { return strings.IndexByte(s, 0) >= 0 }
+	if o.Kind >= kinds || bad(o.Name) || bad(o.User) || slices.ContainsFunc(o.Argv, bad) || slices.ContainsFunc(o.Env, bad) {
+		return errBadOrder
 	}
-	bad := Order{State: int(b[2])}
-	kind := Kind(b[1] &^ detailBit)
-	if len(b) >= maxOrder || kind >= kinds {
-		return bad, errBadOrder
-	}
-	words := strings.Split(string(b[orderHead:]), "\x00")
-	if len(words) < 3 {
-		return bad, errBadOrder
-	}
-	n, err := strconv.Atoi(words[2])
-	if err != nil || n < 0 || n > len(words)-3 || strconv.Itoa(n) != words[2] {
-		return bad, errBadOrder
-	}
-	return Order{
-		Kind: kind, Detail: b[1]&detailBit != 0, State: int(b[2]),
-		Name: words[0], User: words[1], Argv: words[3 : 3+n], Env: words[3+n:],
-	}, nil
+	return nil
 }
-
-// detailBit stands in the byte of the kind.
-const detailBit = 0x80
-
-// orderHead is how much of a message stands before its words.
-const orderHead = 3
-
-// maxOrder is the length of the longest order: a command of 10,000 bytes, each
-// of them a word of its own at worst, and a few words more.
-const maxOrder = 32 << 10
-
-// ordered is where an order is read to: not on the stack, which would grow for
-// it and stay so.
-var ordered [maxOrder]byte

@@ -2,15 +2,15 @@ package starter
 
 import (
 	"errors"
-	"strconv"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"paddock/spool"
 )
 
-// privateTmp gives this thread, and so what it becomes, the /tmp and /var/tmp
-// that config names, in a mount namespace of its own. What the starter has opened
+// privateTmp gives the process, and so what it becomes, the /tmp and /var/tmp
+// that config names, in a mount namespace of its own. What it has opened
 // before stays open: the job's streams and its directory are the host's.
 //
 // Directories are held by descriptors, since one mount may cover the next, and
@@ -22,84 +22,83 @@ func (s *starter) privateTmp() error {
 		return nil
 	}
 	tmpdir, err := s.config.String(spool.KeyTmpdir)
-	if err == nil {
-		// Root's rights again, for this and for the limits that follow.
-		err = setResUID(0, 0, 0)
-	}
-	if err == nil {
-		err = mountPrivate(dir, tmpdir)
-	}
 	if err != nil {
-		return errors.New("cannot have a private /tmp: " + errnoText(err))
+		return errors.New(noPrivateTmp + errnoText(err))
+	}
+	// Root's rights again, for this and for the limits that follow.
+	s.asRoot(noPrivateTmp)
+	if err := s.mountPrivate(dir, tmpdir); err != nil {
+		return errors.New(noPrivateTmp + errnoText(err))
 	}
 	s.say("/tmp is in " + dir)
 	return nil
 }
 
-func mountPrivate(dir, tmpdir string) error {
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return failedTo("unshare mounts", err)
-	}
+const noPrivateTmp = "cannot have a private /tmp: "
+
+func (s *starter) mountPrivate(dir, tmpdir string) error {
+	or := func(do string) { s.or(s.state(), noPrivateTmp+"Cannot "+do+": ") }
+	none := s.path("")
+	s.call(unix.SYS_UNSHARE, unix.CLONE_NEWNS)
+	or("unshare mounts")
 	// What the host mounts later is still seen here, and nothing of ours there.
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return failedTo("part mounts from the host's", err)
-	}
-	scratch, err := handle(tmpdir)
-	if err != nil {
-		return failedTo("open "+tmpdir, err)
-	}
-	defer unix.Close(scratch)
-	places := make([]int, len(spool.PrivateTmp))
+	s.call(unix.SYS_MOUNT, none, s.path("/"), none, unix.MS_REC|unix.MS_SLAVE, none)
+	or("part mounts from the host's")
+	scratch := s.handle(tmpdir)
+	or("open " + tmpdir)
+	places := make([]uintptr, len(spool.PrivateTmp))
+	flags := make([]uintptr, len(spool.PrivateTmp))
 	for i, p := range spool.PrivateTmp {
-		if places[i], err = handle(dir + "/" + p.Name); errors.Is(err, unix.ENOENT) {
-			places[i] = -1
-		} else if err != nil {
-			return failedTo("open "+dir+"/"+p.Name, err)
-		} else {
-			defer unix.Close(places[i])
-		}
-	}
-	for i, p := range spool.PrivateTmp {
-		if places[i] < 0 {
+		// The directory is root's, and so what there is in it does not change.
+		var st unix.Statfs_t
+		err := ignoringEINTR(func() error { return unix.Statfs(dir+"/"+p.Name, &st) })
+		if errors.Is(err, unix.ENOENT) {
 			continue
 		}
-		if err := bindTo(places[i], p.Place); err != nil {
-			return failedTo("mount "+p.Place, err)
-		}
-		flags := uintptr(unix.MS_REMOUNT | unix.MS_BIND | unix.MS_NOSUID | unix.MS_NODEV)
-		var st unix.Statfs_t
-		if err := unix.Fstatfs(places[i], &st); err != nil {
+		if err != nil {
 			return failedTo("look at "+p.Place, err)
 		}
-		flags |= uintptr(st.Flags) & unix.ST_NOEXEC
-		if err := unix.Mount("", p.Place, "", flags, ""); err != nil {
-			return failedTo("mount "+p.Place, err)
+		flags[i] = unix.MS_REMOUNT | unix.MS_BIND | unix.MS_NOSUID | unix.MS_NODEV | uintptr(st.Flags)&unix.ST_NOEXEC
+		places[i] = s.handle(dir + "/" + p.Name)
+		or("open " + dir + "/" + p.Name)
+	}
+	for i, p := range spool.PrivateTmp {
+		if places[i] == 0 {
+			continue
 		}
+		place := s.path(p.Place)
+		s.bindTo(places[i], place)
+		or("mount " + p.Place)
+		s.call(unix.SYS_MOUNT, none, place, none, flags[i], none)
+		or("mount " + p.Place)
 	}
-	var was, is unix.Stat_t
-	if err := unix.Fstat(scratch, &was); err != nil {
-		return failedTo("look at "+tmpdir, err)
+	was := s.room(unsafe.Sizeof(unix.Stat_t{}))
+	s.call(unix.SYS_FSTAT, scratch, was)
+	or("look at " + tmpdir)
+	cover := func() {
+		s.bindTo(scratch, s.path(tmpdir))
+		or("mount " + tmpdir)
 	}
-	if err := unix.Stat(tmpdir, &is); err == nil && is.Dev == was.Dev && is.Ino == was.Ino {
-		return nil // not covered
-	}
-	if err := bindTo(scratch, tmpdir); err != nil {
-		return failedTo("mount "+tmpdir, err)
-	}
+	is := s.stat(tmpdir)
+	s.either(s.errno(), 0, func() {
+		s.either(s.sameInode(was, is), 1, func() {}, cover)
+	}, cover)
 	return nil
 }
 
 // handle opens a directory, and no link to one, to mount it.
-func handle(path string) (fd int, err error) {
-	err = ignoringEINTR(func() error {
-		fd, err = unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		return err
-	})
-	return fd, err
+func (s *starter) handle(path string) uintptr {
+	s.call(unix.SYS_OPENAT, atCwd, s.path(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	return s.result()
 }
 
-func bindTo(fd int, path string) error {
-	return unix.Mount("/proc/thread-self/fd/"+strconv.Itoa(fd), path, "", unix.MS_BIND, "")
+func (s *starter) bindTo(fd, path uintptr) {
+	const files = "/proc/thread-self/fd/"
+	from := s.put(files)
+	s.bytesAt(maxDigits)
+	s.add(doDigits, fd, from+uintptr(len(files)))
+	none := s.path("")
+	s.call(unix.SYS_MOUNT, from, path, none, unix.MS_BIND, none)
 }
 
 func failedTo(do string, err error) error { return errors.New("cannot " + do + ": " + errnoText(err)) }

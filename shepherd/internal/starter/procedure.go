@@ -53,10 +53,8 @@ func (s *starter) becomeOurs() *Failure {
 	if s.order.Kind == Token {
 		s.streams.in.path = TokenFile
 	}
-	unix.Umask(0o022)
-	if fail := s.streams.open(s.say); fail != nil {
-		return s.failed(errors.New(fail.Text))
-	}
+	s.call(unix.SYS_UMASK, 0o022)
+	s.open(false)
 	return s.execFromNothing()
 }
 

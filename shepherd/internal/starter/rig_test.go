@@ -18,13 +18,6 @@ import (
 	"paddock/spool/spooltest"
 )
 
-// The test's binary is the starter's, too: Launch starts it again.
-func init() {
-	if len(os.Args) > 0 && os.Args[0] == Arg0 {
-		Main(os.Args[1:])
-	}
-}
-
 // A rig is a job directory with what a test needs to start starters in it. The
 // owner is one whom no user of the machine is; besides, there are the users
 // of the files passwd and group.
@@ -34,8 +27,9 @@ type rig struct {
 	dir    spool.Dir
 	config *spool.Config
 	env    []string
-	uid    int          // of the starter itself
-	before func() error // is done in the thread that starts it; nil: nothing
+	uid    int          // of the shepherd
+	before func() error // is done in its thread; nil: nothing
+	files  []int        // come with the order
 }
 
 // Users that exist for starters of rigs alone.
@@ -159,10 +153,10 @@ func (r *rig) run(o Order) ended {
 			}
 		}
 	}
-	s := r.launch()
+	s, end := r.launch(o)
+	defer end()
 	defer unix.Close(s.PIDFD)
 	defer s.Close()
-	_ = s.Go(o)
 	timer := time.AfterFunc(time.Minute, func() { _ = unix.PidfdSendSignal(s.PIDFD, unix.SIGKILL, nil, 0) })
 	defer timer.Stop()
 	var e ended
@@ -189,15 +183,16 @@ func (r *rig) run(o Order) ended {
 	return e
 }
 
-// launch starts a starter from a thread that ends with it: one that works in the
-// job directory, sees the users of the rig, and is who the starter is to be.
-func (r *rig) launch() *Process {
+// launch starts a process and tells it what to become, from a thread that works in
+// the job directory, sees the users of the rig, and is who the shepherd is to be. The
+// process dies with the thread, which ends when end is called.
+func (r *rig) launch(o Order) (s *Process, end func()) {
 	r.t.Helper()
 	type launched struct {
 		starter *Process
 		err     error
 	}
-	c := make(chan launched)
+	c, over := make(chan launched), make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // and never unlocked
 		err := r.enter()
@@ -205,14 +200,18 @@ func (r *rig) launch() *Process {
 			c <- launched{nil, err}
 			return
 		}
-		s, err := Launch(-1, -1, false)
+		s, err := Launch(Place{Group: -1, Inherited: -1, Keyring: UsesAFS(r.config)})
+		if err == nil {
+			err = s.Go(o, r.files...)
+		}
 		c <- launched{s, err}
+		<-over
 	}()
 	l := <-c
 	if l.err != nil {
 		r.t.Fatal(l.err)
 	}
-	return l.starter
+	return l.starter, func() { close(over) }
 }
 
 func (r *rig) enter() error {

@@ -16,7 +16,7 @@ func (s *starter) who() error {
 	if name == "" {
 		name, _ = s.config.Lookup(spool.KeyJobOwner)
 	}
-	s.say("reading passwd information for user '" + name + "'")
+	s.say("reading passwd information for user '", name, "'")
 	var err error
 	if s.owner, err = Owner(s.config, s.places); err != nil {
 		return err
@@ -92,9 +92,10 @@ const maxGroups = 65536
 // files of the user are opened as the user. The real uid stays root's so that
 // the user cannot signal us.
 func (s *starter) asOwner() *Failure {
-	s.detailIDs("before")
-	if err := setPriority(s.nice); err != nil {
-		s.log.Line("setpriority failed: " + errnoText(err))
+	mine, _ := unix.Getgroups()
+	s.detailIDs("before", mine)
+	if err := setPriority(s.process.PID, s.nice); err != nil {
+		s.line("setpriority failed: " + errnoText(err))
 	}
 	if !s.root {
 		s.say("setting additional gid=0")
@@ -115,20 +116,63 @@ func (s *starter) asOwner() *Failure {
 		s.owner.Groups = append(s.owner.Groups, add)
 		groups = gids(s.owner.Groups)
 	}
-	s.say("setting additional gid=" + strconv.Itoa(add))
-	if err := setGroups(groups); err != nil {
-		return &Failure{
-			Number: spool.FailedAddingGroup,
-			Text:   "cannot set the groups of user " + s.owner.Name + ", additional group id " + strconv.Itoa(add) + ": " + errnoText(err),
-		}
-	}
-	gid, uid := uint32(s.owner.GID), uint32(s.owner.UID)
-	if err := setResGID(gid, gid, gid); err != nil {
-		return s.failed(errors.New("cannot set group " + strconv.Itoa(s.owner.GID) + ": " + errnoText(err)))
-	}
-	if err := setResUID(0, uid, 0); err != nil {
-		return s.failed(errors.New("cannot set user " + strconv.Itoa(s.owner.UID) + ": " + errnoText(err)))
-	}
-	s.detailIDs("after")
+	s.say("setting additional gid=", strconv.Itoa(add))
+	s.call(unix.SYS_SETGROUPS, uintptr(len(groups)), s.ids(groups))
+	s.or(spool.FailedAddingGroup, "cannot set the groups of user ", s.owner.Name, ", additional group id ", strconv.Itoa(add), ": ")
+	gid, uid := uintptr(s.owner.GID), uintptr(s.owner.UID)
+	s.call(unix.SYS_SETRESGID, gid, gid, gid)
+	s.or(s.state(), "cannot set group ", strconv.Itoa(s.owner.GID), ": ")
+	s.call(unix.SYS_SETRESUID, 0, uid, 0)
+	s.or(s.state(), "cannot set user ", strconv.Itoa(s.owner.UID), ": ")
+	s.euid = s.owner.UID
+	s.detailIDs("after", s.owner.Groups)
 	return nil
+}
+
+// asRoot goes back to root's rights, which must succeed for what follows.
+func (s *starter) asRoot(text string) {
+	s.call(unix.SYS_SETRESUID, 0, 0, 0)
+	s.or(s.state(), text)
+	s.euid = 0
+}
+
+// asTarget becomes the user of what is to run, for good, and proves it: the process
+// tries to go back, and its ids are read and compared.
+func (s *starter) asTarget() {
+	uid, gid, groups := uint32(s.target.UID), uint32(s.target.GID), gids(s.target.Groups)
+	u, g, n, list := uintptr(uid), uintptr(gid), uintptr(len(groups)), s.ids(groups)
+	text := "cannot become user " + s.target.Name + ", or rights were left"
+	try := func(on onError, trap uintptr, args ...uintptr) {
+		s.call(trap, args...)
+		s.fails(on, s.state(), s.euid, false, text)
+	}
+	const keep, root = uintptr(keep), 0
+	// The owner's groups once more, or those of the user of a procedure.
+	try(fail, unix.SYS_SETGROUPS, n, list)
+	try(fail, unix.SYS_SETRESGID, g, g, g)
+	try(fail, unix.SYS_SETRESUID, u, u, u)
+	s.euid = s.target.UID
+	if uid != 0 {
+		try(mustFail, unix.SYS_SETRESUID, keep, root, keep)
+		try(mustFail, unix.SYS_SETRESUID, root, root, root)
+		if gid != 0 {
+			try(mustFail, unix.SYS_SETRESGID, keep, root, keep)
+			try(mustFail, unix.SYS_SETRESGID, root, root, root)
+		}
+		try(mustFail, unix.SYS_SETGROUPS, n, list)
+	}
+	is := func(a, b, size uintptr) {
+		s.unlessEqual(s.same(a, b, size), 1, &Failure{Number: s.state(), Text: text})
+	}
+	three := func(trap uintptr, id uint32) {
+		got := s.room(3 * 4)
+		try(fail, trap, got, got+4, got+8)
+		is(got, s.ids([]uint32{id, id, id}), 3*4)
+	}
+	three(unix.SYS_GETRESUID, uid)
+	three(unix.SYS_GETRESGID, gid)
+	got := s.room((n + 1) * 4)
+	try(fail, unix.SYS_GETGROUPS, n+1, got)
+	s.unlessEqual(s.result(), n, &Failure{Number: s.state(), Text: text})
+	is(got, list, n*4) // the kernel returns them sorted
 }

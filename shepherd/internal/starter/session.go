@@ -1,7 +1,6 @@
 package starter
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -18,23 +17,19 @@ func (s *starter) takeStreams() error {
 		return nil
 	case 1:
 		if s.order.Kind.procedure() {
-			return s.takeNotes()
+			s.takeNotes()
+			return nil
 		}
 		for to := range 3 {
-			if err := moveTo(s.files[0], to); err != nil {
-				return err
-			}
+			s.moveTo(s.files[0], to)
 		}
-		// The starter leads a session of its own, which has no terminal yet.
-		if err := unix.IoctlSetInt(0, unix.TIOCSCTTY, 0); err != nil {
-			return failedTo("take the terminal", err)
-		}
+		// It leads a session of its own, which has no terminal yet.
+		s.call(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0)
+		s.or(s.state(), "cannot take the terminal: ")
 		return nil
 	case 3:
 		for to, fd := range s.files {
-			if err := moveTo(fd, to); err != nil {
-				return err
-			}
+			s.moveTo(fd, to)
 		}
 		return nil
 	}
@@ -43,7 +38,7 @@ func (s *starter) takeStreams() error {
 
 // takeNotes has a procedure around an interactive job write to its client what
 // has no file.
-func (s *starter) takeNotes() error {
+func (s *starter) takeNotes() {
 	v, _ := s.config.Lookup(spool.KeySessionNotes)
 	noted := strings.Fields(v)
 	out, diag := slices.Contains(noted, spool.NotedStdout), slices.Contains(noted, spool.NotedStderr)
@@ -51,22 +46,16 @@ func (s *starter) takeNotes() error {
 		diag = out
 	}
 	for to, noted := range []bool{1: out, 2: diag} {
-		if !noted {
-			continue
-		}
-		if err := moveTo(s.files[0], to); err != nil {
-			return err
+		if noted {
+			s.moveTo(s.files[0], to)
 		}
 	}
-	return nil
 }
 
 // moveTo makes a descriptor another one, which stays open over exec.
-func moveTo(fd, to int) error {
-	if err := ignoringEINTR(func() error { return unix.Dup3(fd, to, 0) }); err != nil {
-		return failedTo("place a stream", err)
-	}
-	return nil
+func (s *starter) moveTo(fd uintptr, to int) {
+	s.call(unix.SYS_DUP3, fd, uintptr(to), 0)
+	s.or(s.state(), "cannot place a stream: ")
 }
 
 // becomeSession turns into what carries the job's streams to its client: as the
@@ -78,26 +67,20 @@ func (s *starter) becomeSession() *Failure {
 	if err := s.mayRun(); err != nil {
 		return s.failed(err)
 	}
-	unix.Umask(0o022)
+	s.call(unix.SYS_UMASK, 0o022)
 	if fail := s.asOwner(); fail != nil {
 		return fail
 	}
 	s.streams = streams{in: nowhere, out: nowhere, err: nowhere, cwd: "/"}
-	if fail := s.streams.open(s.say); fail != nil {
-		return s.failed(errors.New(fail.Text))
-	}
+	s.open(false)
 	for i, fd := range s.files {
 		// First out of the way of the others.
-		high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, spool.SessionSocket+len(s.files))
-		if err != nil {
-			return s.failed(failedTo("keep a stream", err))
-		}
-		s.files[i] = high
+		s.call(unix.SYS_FCNTL, fd, unix.F_DUPFD_CLOEXEC, uintptr(spool.SessionSocket+len(s.files)))
+		s.or(s.state(), "cannot keep a stream: ")
+		s.files[i] = s.result()
 	}
 	for i, fd := range s.files {
-		if err := moveTo(fd, spool.SessionSocket+i); err != nil {
-			return s.failed(err)
-		}
+		s.moveTo(fd, spool.SessionSocket+i)
 	}
 	return s.execFromNothing()
 }

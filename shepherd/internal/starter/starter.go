@@ -1,38 +1,42 @@
-// Package starter is what the shepherd starts everything by, its own binary run
-// again: it sets what Go cannot set from outside (limits, umask, nice value,
-// processors, signal mask), becomes the job's user for good, opens the job's
-// streams as that user and turns into what it was ordered to become: the job,
-// one of the procedures around it, or a method beside it. The packages parent,
-// which starts it, and main import it.
+// Package starter is how the shepherd starts everything. It forks a process that
+// works through a plan which the shepherd has made: the process sets what Go cannot
+// set from outside (limits, umask, signal mask), becomes the job's user for good,
+// opens the job's streams as that user and turns into what it was ordered to
+// become: the job, one of the procedures around it, or a method beside it. The
+// packages parent, which starts it, hook and main import it.
 package starter
 
 import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"paddock/shepherd/internal/owner"
-	"paddock/shepherd/internal/trace"
 	"paddock/spool"
 )
 
-// starter is what this process knows.
+// starter makes the plan of one process, by the job directory that is the working
+// directory.
 type starter struct {
-	order  Order
-	dir    spool.Dir
-	config *spool.Config
-	places owner.Places
-	root   bool // we may change ids
+	*plan
+	process *Process
+	order   Order
+	dir     spool.Dir
+	config  *spool.Config
+	places  owner.Places
+	root    bool // we may change ids
+	euid    int  // of the process where the plan has come to
 
-	daemon  bool // it becomes the daemon of an interactive job
-	grouped bool // we are in the control group that config names
+	daemon bool // it becomes the daemon of an interactive job
 
 	given     []string // the file environment
 	inherited []string // what the shepherd was started with, if the job is to have it
 	env       environment
+	turns     []turn // of it
 
 	owner  IDs    // the job's
 	target *IDs   // whom it becomes: the owner, or the user of `user@command`
@@ -41,81 +45,92 @@ type starter struct {
 
 	request Request
 	streams streams
-	files   []int // that came with the order
+	files   []uintptr // registers of the descriptors that come with the order
 	limits  []limit
+	table   [len(resources)]limit // of which they are a part
 	nice    int
 	bound   string // processors it is bound to, "" for all
-
-	log *trace.Log
 }
 
-// Main is the starter, with the arguments behind its name; it never returns.
-// Call it on a locked thread or in an init function, with the job directory as
-// working directory. Whatever it has to say goes to the shepherd by socket: the
-// results are not its to write.
-func Main(words []string) {
-	s := &starter{dir: spool.OpenDir("."), log: trace.New(-1), root: unix.Geteuid() == 0}
-	inherited := false
-	for _, word := range words {
-		inherited = inherited || word == wordInherit
-		s.grouped = s.grouped || word == wordGroup
+// making is the one at work. It is not on the heap, where an object of its size would
+// take pages of its own from every shepherd.
+var making starter
+
+// newStarter begins a plan.
+func newStarter(s *Process, o Order) *starter {
+	euid := unix.Geteuid()
+	s.plan.now = time.Now()
+	making = starter{plan: s.plan, process: s, order: o, dir: spool.OpenDir("."), root: euid == 0, euid: euid}
+	return &making
+}
+
+// make makes the plan for a process that gets so many descriptors.
+func (s *starter) make(files int) {
+	if fail := s.begin(files); fail != nil {
+		s.giveUp(fail)
+		return
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			s.die(&Failure{Number: s.state(), Text: "internal error: starter: " + panicText(p)})
-		}
-	}()
-	CloseOnExec()
-	_ = SetName(Arg0)
-	// All that needs no leave is done before it comes: the shepherd is busy
-	// with its own files meanwhile, on another processor.
-	err := s.load(inherited)
+	if fail := s.become(); fail != nil {
+		s.giveUp(fail)
+	}
+}
+
+// begin is what everything begins with.
+func (s *starter) begin(files int) *Failure {
 	if s.root {
-		if err := unprotect(fileOOM); err != nil {
-			s.log.Line(err.Error())
+		if err := unprotect("/proc/" + strconv.Itoa(s.process.PID) + "/oom_score_adj"); err != nil {
+			s.line(err.Error())
 		}
-		if err := dropInheritable(); err != nil {
-			s.log.Line(err.Error())
+		if err := s.process.caps; err != nil {
+			s.line(err.Error())
 		}
 	}
-	noKeys := s.keyring()
-	order, files, bad := mayGo()
-	if order == nil {
-		exit(0)
+	scarce := s.keyring()
+	s.call(unix.SYS_OPENAT, atCwd, s.path(spool.FileTrace), unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
+	s.last().to = traceReg
+	if err := s.order.check(); err != nil {
+		return s.failed(err)
 	}
-	if fd, err := unix.Open(spool.FileTrace, unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0); err == nil {
-		s.log.SetFile(fd)
-	}
-	s.order, s.files = *order, files
-	if s.order.Detail {
-		s.log.SetDetail()
-	}
-	if bad != nil {
-		s.die(s.failed(bad))
-	}
+	err := s.readFiles()
 	s.introduce()
 	s.detailStart()
 	if err != nil {
-		s.die(s.failed(err))
+		return s.failed(err)
 	}
-	if noKeys != nil {
-		s.die(s.noKeys(noKeys))
+	s.takeFiles(files)
+	if scarce {
+		s.retryKeyring()
 	}
-	if fail := s.become(); fail != nil {
-		s.die(fail)
-	}
-	exit(s.state()) // become does not return without a reason
+	return nil
 }
 
-// mayGo waits for the shepherd's leave. Without one (nil) it was refused, or the
-// shepherd is dead.
-func mayGo() (*Order, []int, error) {
-	n, files, err := Receive(fdReport, ordered[:])
-	if n <= 0 {
-		return nil, nil, nil
+// takeFiles finds the descriptors that came with the order.
+func (s *starter) takeFiles(n int) {
+	if n == 0 {
+		return
 	}
-	o, bad := parseOrder(ordered[:n])
-	return &o, files, firstOf(bad, err)
+	m := s.process.order
+	s.unlessEqual(s.load(m.length(), lengthSize, ^uintptr(0)), uintptr(unix.CmsgLen(4*n)), s.failed(errBadOrder))
+	for i := range n {
+		s.files = append(s.files, s.load(m.descriptor(i), 4, ^uintptr(0)))
+	}
+}
+
+// unlessEqual has the plan fail unless a register has a value.
+func (s *starter) unlessEqual(reg, v uintptr, f *Failure) {
+	s.either(reg, v, func() {}, func() { s.giveUp(f) })
+}
+
+// line adds a line to the trace, stamped as of the process.
+func (s *starter) line(text ...string) {
+	s.plan.line(s.euid, s.process.PID, true, text...)
+}
+
+// detail adds a line of the detailed level.
+func (s *starter) detail(text string) {
+	if s.order.Detail != nil {
+		s.line("detail: " + text)
+	}
 }
 
 // Receive reads a message from a socket, and the descriptors that come with it.
@@ -165,9 +180,9 @@ func SetName(name string) error {
 
 // say traces what Grid Engine's shepherd traces, which is silent about methods
 // until it executes them.
-func (s *starter) say(text string) {
+func (s *starter) say(text ...string) {
 	if s.order.Kind != Method {
-		s.log.Line(text)
+		s.line(text...)
 	}
 }
 
@@ -181,20 +196,18 @@ func (s *starter) introduce() {
 			what, _ = s.config.Lookup(spool.KeyScriptFile)
 		}
 	}
-	pid := unix.Getpid()
-	pgrp, _ := unix.Getpgid(0)
-	sid, _ := unix.Getsid(0)
-	old, _ := unix.Getpgid(unix.Getppid())
-	s.say("child: starting son(" + s.order.Name + ", " + what + ", 0, " + size + ");")
-	s.say("pid=" + strconv.Itoa(pid) + " pgrp=" + strconv.Itoa(pgrp) + " sid=" + strconv.Itoa(sid) +
-		" old pgrp=" + strconv.Itoa(old) + " getlogin()=<no login set>")
+	pid := strconv.Itoa(s.process.PID) // it leads a session
+	s.say("child: starting son(", s.order.Name, ", ", what, ", 0, ", size, ");")
+	s.say("pid=", pid, " pgrp=", pid, " sid=", pid, " old pgrp=", strconv.Itoa(unix.Getpgrp()), " getlogin()=<no login set>")
 }
 
-// load reads the files of the directory.
-func (s *starter) load(inherited bool) error {
+// readFiles reads the files of the directory.
+func (s *starter) readFiles() error {
 	var err error
-	if s.config, err = s.dir.Config(); err != nil {
-		return err
+	if s.config = s.order.Config; s.config == nil {
+		if s.config, err = s.dir.Config(); err != nil {
+			return err
+		}
 	}
 	if s.given, err = s.dir.Environment(); err != nil {
 		return err
@@ -203,8 +216,8 @@ func (s *starter) load(inherited bool) error {
 		// The hosts are the whole job's to use.
 		s.given = filter(s.given, func(v string) bool { return !strings.HasPrefix(v, "PE_HOSTFILE=") })
 	}
-	if v, ok := s.config.Lookup(spool.KeyInheritEnv); inherited && (!ok || v != "0") {
-		s.inherited, err = readInherited(fdInherited)
+	if v, ok := s.config.Lookup(spool.KeyInheritEnv); s.process.place.Inherited >= 0 && (!ok || v != "0") {
+		s.inherited, err = readInherited(s.process.place.Inherited)
 	}
 	return err
 }
@@ -240,11 +253,15 @@ func (s *starter) become() *Failure {
 		return s.failed(err)
 	}
 	if v, _ := s.config.Lookup(spool.KeyWriteOSJobID); v == "1" && s.order.Kind == Job {
-		s.say("setosjobid: uid = " + strconv.Itoa(unix.Getuid()) + ", euid = " + strconv.Itoa(unix.Geteuid()))
+		s.say("setosjobid: uid = ", strconv.Itoa(unix.Getuid()), ", euid = ", strconv.Itoa(unix.Geteuid()))
 	}
 	s.bind()
-	if old := unix.Umask(0o022); s.log.Detailed() {
-		s.log.Detail("umask was 0" + strconv.FormatInt(int64(old), 8) + ", is 022")
+	s.call(unix.SYS_UMASK, 0o022)
+	if s.order.Detail != nil {
+		old := s.result()
+		s.begins("detail: umask was 0")
+		s.number(old, 8)
+		s.ends(", is 022")
 	}
 	s.say("setting environment")
 	s.say("Initializing error file")
@@ -254,19 +271,12 @@ func (s *starter) become() *Failure {
 	}
 	s.say("closing all filedescriptors")
 	s.say(`further messages are in "error" and "trace"`)
-	s.log.Flush() // what follows may hang in a file system
+	s.flush() // what follows may hang in a file system
 	if s.order.Kind.procedure() {
 		s.nameShell()
 	}
-	if err := s.streams.resolve(s.config); err != nil {
-		return s.failed(err)
-	}
-	if fail := s.streams.open(s.say); fail != nil {
-		if fail.Number == 0 {
-			fail.Number = s.state()
-		}
-		return fail
-	}
+	s.resolve()
+	s.open(true)
 	if command, ok := s.config.Lookup(spool.KeySessionDaemon); ok && s.order.Kind == Job {
 		return s.becomeDaemon(command)
 	}
@@ -279,9 +289,7 @@ func (s *starter) become() *Failure {
 	if err != nil {
 		return s.failed(err)
 	}
-	if fail := s.look(cmd); fail != nil {
-		return fail
-	}
+	s.look(cmd)
 	if err := s.privateTmp(); err != nil {
 		return s.failed(err)
 	}
@@ -304,40 +312,61 @@ func (s *starter) command() (Command, error) {
 
 // look checks what is to be run, as the owner: of what runs as another user the
 // owner may not be able to see anything.
-func (s *starter) look(cmd Command) *Failure {
-	var st unix.Stat_t
-	if cmd.Interpreter && unix.Stat(cmd.File, &st) != nil {
-		return &Failure{Number: spool.FailedSearchingShell, Text: `unable to find shell "` + cmd.File + `"`}
+func (s *starter) look(cmd Command) {
+	if cmd.Interpreter {
+		s.stat(cmd.File)
+		s.orSay(spool.FailedSearchingShell, `unable to find shell "`, cmd.File, `"`)
 	}
 	if cmd.Script == "" || s.target != &s.owner {
-		return nil
+		return
 	}
-	if unix.Stat(cmd.Script, &st) != nil {
-		return &Failure{Number: s.state(), Text: "unable to find " + s.order.Name + ` file "` + cmd.Script + `"`}
-	}
-	if unix.Faccessat(unix.AT_FDCWD, cmd.Script, unix.X_OK, unix.AT_EACCESS) != nil {
-		return &Failure{Number: s.state(), Text: s.order.Name + ` file "` + cmd.Script + `" is not executable`}
-	}
-	return nil
+	s.stat(cmd.Script)
+	s.orSay(s.state(), "unable to find ", s.order.Name, ` file "`, cmd.Script, `"`)
+	no := s.order.Name + ` file "` + cmd.Script + `" is not executable`
+	path := s.path(cmd.Script)
+	s.call(unix.SYS_FACCESSAT2, atCwd, path, unix.X_OK, unix.AT_EACCESS)
+	errno := s.errno()
+	s.either(errno, 0, func() {}, func() {
+		old := func() { s.askReal(path, no) }
+		refused := func() { s.giveUp(&Failure{Number: s.state(), Text: no}) }
+		// Before Linux 5.8, or in a sandbox made before.
+		s.either(errno, uintptr(unix.ENOSYS), old, func() { s.either(errno, uintptr(unix.EPERM), old, refused) })
+	})
 }
 
-// die reports a failure and ends the starter.
-func (s *starter) die(f *Failure) {
-	s.log.Line(f.Text)
-	s.log.Flush()
-	report(f.Number, []byte(f.Text), nil)
-	exit(f.Number)
+// askReal has the real user be the owner for as long as it takes to ask whether he
+// may execute a file, where the kernel can be asked about no other.
+func (s *starter) askReal(path uintptr, no string) {
+	uid := uintptr(s.owner.UID)
+	if s.root {
+		s.call(unix.SYS_SETRESUID, uid, uid, 0)
+		s.or(s.state(), "cannot look at the file as its user: ")
+	}
+	s.call(unix.SYS_FACCESSAT, atCwd, path, unix.X_OK)
+	s.orSay(s.state(), no)
+	if s.root {
+		s.call(unix.SYS_SETRESUID, 0, uid, 0)
+		s.or(s.state(), "cannot look at the file as its user: ")
+	}
 }
 
-// report sends a failure to the shepherd. room, if it is not nil, is used
-// instead of allocating.
-func report(number int, text, room []byte) {
-	b := appendFailure(room[:0], number, unix.Geteuid(), text)
-	for {
-		if errno := rawWrite(fdReport, b); errno != unix.EINTR {
-			return
-		}
-	}
+// stat adds the step that looks at a path, and returns what is there.
+func (s *starter) stat(path string) uintptr {
+	st := s.room(unsafe.Sizeof(unix.Stat_t{}))
+	s.call(unix.SYS_NEWFSTATAT, atCwd, s.path(path), st, 0)
+	return st
+}
+
+// or gives the last step a meaning for when it fails, in front of the text of the
+// error number, and orSay one without.
+func (s *starter) or(number int, text ...string) { s.fails(fail, number, s.euid, true, text...) }
+
+func (s *starter) orSay(number int, text ...string) { s.fails(fail, number, s.euid, false, text...) }
+
+// giveUp ends the plan with a failure.
+func (s *starter) giveUp(f *Failure) {
+	s.add(doFail)
+	s.orSay(f.Number, f.Text)
 }
 
 // state returns the number for what fails before exec.
@@ -386,14 +415,4 @@ func errnoText(err error) string {
 		t = string(t[0]-'a'+'A') + t[1:]
 	}
 	return t
-}
-
-func panicText(p any) string {
-	switch p := p.(type) {
-	case error:
-		return p.Error()
-	case string:
-		return p
-	}
-	return "panic"
 }

@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,7 +141,7 @@ func TestLimits(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			limits, err := readLimits(config)
+			limits, err := readLimits(config, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -155,7 +154,7 @@ func TestLimits(t *testing.T) {
 			}
 		})
 	}
-	limits, err := readLimits(spooltest.Config(t, spooltest.Job{}))
+	limits, err := readLimits(spooltest.Config(t, spooltest.Job{}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,38 +164,6 @@ func TestLimits(t *testing.T) {
 	}
 	if want := []string{"RLIMIT_CPU", "RLIMIT_FSIZE", "RLIMIT_DATA", "RLIMIT_STACK", "RLIMIT_CORE", "RLIMIT_VMEM/RLIMIT_AS", "RLIMIT_RSS"}; !slices.Equal(names, want) {
 		t.Errorf("without any limit %q are set; want %q", names, want)
-	}
-}
-
-// TestNoAllocations holds the part behind the limits to its word.
-func TestNoAllocations(t *testing.T) {
-	l := limit{name: "RLIMIT_CORE", resource: unix.RLIMIT_CORE}
-	var now unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_CORE, &now); err != nil {
-		t.Fatal(err)
-	}
-	l.soft, l.hard = spool.Limit(now.Cur), spool.Limit(now.Max)
-	prefix := []byte("11/20/2026 16:01:01 [0:12700]: ")
-	b := make([]byte, 0, 2*maxLimitLine)
-	d := &dispositions{}
-	room := make([]uint32, 100)
-	groups := []uint32{1}
-	runtime.LockOSThread() // and never unlocked: this thread's groups are changed
-	message := make([]byte, 0, maxText+16)
-	n := testing.AllocsPerRun(100, func() {
-		b = l.set(b[:0], prefix)
-		d.reset()
-		_ = setGroups(groups)
-		_ = setResGID(keep, keep, keep)
-		_ = prove(0, 0, groups, room)
-		_ = rawWrite(-1, b)
-		message = appendFailure(message[:0], 27, 1, b)
-	})
-	if n != 0 {
-		t.Errorf("%v allocations; want none", n)
-	}
-	if want := string(prefix) + "RLIMIT_CORE setting: (soft "; !strings.HasPrefix(string(b), want) {
-		t.Errorf("line %q; want %q at its start", b, want)
 	}
 }
 

@@ -3,6 +3,7 @@ package starter
 import (
 	"errors"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +26,10 @@ type stream struct {
 	// suffix is what a file in a directory has behind the job's name: if the path
 	// is a directory, that file is meant. "" if it cannot be.
 	suffix string
+	// inDir is the path of that file, and isDir the register that is 1 if it is
+	// meant. 0 if it cannot be.
+	inDir string
+	isDir uintptr
 }
 
 // nowhere is the stream of what has none.
@@ -82,90 +87,135 @@ func defaultName(c *spool.Config, suffix string) (string, error) {
 	return name, nil
 }
 
-// resolve appends the default names to streams that are directories. It must
-// be called with the rights of the owner.
-func (s *streams) resolve(c *spool.Config) error {
-	for _, f := range []*stream{&s.in, &s.out, &s.err} {
-		if f.suffix == "" {
+// resolve finds out which streams are directories. It must be with the rights of
+// the owner.
+func (s *starter) resolve() {
+	for _, f := range []*stream{&s.streams.in, &s.streams.out, &s.streams.err} {
+		if f.suffix == "" || s.streams.merge && f == &s.streams.err {
 			continue
 		}
-		var st unix.Stat_t
-		dir := unix.Stat(f.path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
-		if !dir {
-			continue
-		}
-		name, err := defaultName(c, f.suffix)
-		if err != nil {
-			return err
-		}
-		f.path = strings.TrimRight(f.path, "/") + "/" + name
+		f.isDir = s.reg()
+		s.set(f.isDir, 0)
+		st := s.stat(f.path)
+		s.either(s.errno(), 0, func() {
+			s.either(s.mode(st), unix.S_IFDIR, func() {
+				name, err := defaultName(s.config, f.suffix)
+				if err != nil {
+					s.giveUp(s.failed(err))
+				}
+				f.inDir = strings.TrimRight(f.path, "/") + "/" + name
+				s.set(f.isDir, 1)
+			}, nil)
+		}, nil)
 	}
-	return nil
+}
+
+// mode returns the register with the type of a file that was looked at.
+func (s *starter) mode(st uintptr) uintptr {
+	return s.load(st+unsafe.Offsetof(unix.Stat_t{}.Mode), 4, unix.S_IFMT)
+}
+
+// each adds steps for the path of a stream, whichever it is.
+func (s *starter) each(f *stream, do func(path string)) {
+	if f.isDir == 0 {
+		do(f.path)
+		return
+	}
+	s.either(f.isDir, 1, func() { do(f.inDir) }, func() { do(f.path) })
 }
 
 // open opens the streams as descriptors 0 to 2 and enters the job's directory,
-// in Grid Engine's order. It must be called with the rights of the owner. A
-// failure without number is one before exec.
-func (s *streams) open(say func(string)) *Failure {
-	if err := openAs(0, s.in.path, unix.O_RDONLY); err != nil {
-		switch {
-		case s.script:
-			return &Failure{Text: `error: can't open job script file "` + s.in.path + `": ` + errnoText(err)}
-		case errors.Is(err, unix.EISDIR):
-			return &Failure{Number: spool.FailedOpeningStream, Text: `"` + s.in.path + `" is a directory not a file`}
+// in Grid Engine's order. It must be with the rights of the owner. What fails has
+// a number of its own if that is asked for.
+func (s *starter) open(own bool) {
+	s.dieWithShepherd()
+	number := func(n int) int {
+		if own {
+			return n
 		}
-		return &Failure{Number: spool.FailedOpeningStream, Text: "error: can't open " + s.in.path + " as dummy input file: " + errnoText(err)}
+		return s.state()
 	}
-	if err := ignoringEINTR(func() error { return unix.Chdir(s.cwd) }); err != nil {
-		return &Failure{Number: spool.FailedChangingDir, Text: "error: can't chdir to " + s.cwd + ": " + errnoText(err)}
+	const appended = unix.O_WRONLY | unix.O_CREAT | unix.O_APPEND
+	f := &s.streams
+	opening := number(spool.FailedOpeningStream)
+	if f.script {
+		s.openAs(0, f.in.path, unix.O_RDONLY, s.state(), `error: can't open job script file "`, `": `)
+	} else {
+		s.openAs(0, f.in.path, unix.O_RDONLY, opening, "error: can't open ", " as dummy input file: ")
 	}
-	if err := openAs(1, s.out.path, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND); err != nil {
-		return &Failure{Number: spool.FailedOpeningStream, Text: `error: can't open output file "` + s.out.path + `": ` + errnoText(err)}
+	s.call(unix.SYS_CHDIR, s.path(f.cwd))
+	s.or(number(spool.FailedChangingDir), "error: can't chdir to ", f.cwd, ": ")
+	output := func(to int, of *stream, name string) {
+		s.each(of, func(path string) { s.openAs(to, path, appended, opening, `error: can't open output file "`, `": `) })
+		s.either(s.sameFile(0, to), 1, func() {
+			s.each(of, func(path string) {
+				s.add(doFail)
+				s.orSay(opening, `same paths given for stdin ("`, f.in.path, `") and `, name, ` ("`, path, `")`)
+			})
+		}, nil)
 	}
-	if sameFile(0, 1) {
-		return &Failure{Number: spool.FailedOpeningStream, Text: `same paths given for stdin ("` + s.in.path + `") and stdout ("` + s.out.path + `")`}
+	output(1, &f.out, "stdout")
+	if f.merge {
+		s.say("using stdout as stderr")
+		s.call(unix.SYS_DUP3, 1, 2, 0)
+		s.or(opening, "error: can't use stdout as stderr: ")
+		return
 	}
-	if s.merge {
-		say("using stdout as stderr")
-		if err := ignoringEINTR(func() error { return unix.Dup3(1, 2, 0) }); err != nil {
-			return &Failure{Number: spool.FailedOpeningStream, Text: "error: can't use stdout as stderr: " + errnoText(err)}
-		}
-		return nil
-	}
-	if err := openAs(2, s.err.path, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND); err != nil {
-		return &Failure{Number: spool.FailedOpeningStream, Text: `error: can't open output file "` + s.err.path + `": ` + errnoText(err)}
-	}
-	if sameFile(0, 2) {
-		return &Failure{Number: spool.FailedOpeningStream, Text: `same paths given for stdin ("` + s.in.path + `") and stderr ("` + s.err.path + `")`}
-	}
-	return nil
+	output(2, &f.err, "stderr")
 }
 
-// sameFile reports whether two descriptors are of one regular file, by whatever
-// names it was opened: a job that reads what it appends to would not end.
-func sameFile(a, b int) bool {
-	var x, y unix.Stat_t
-	return unix.Fstat(a, &x) == nil && unix.Fstat(b, &y) == nil && x.Mode&unix.S_IFMT == unix.S_IFREG &&
-		x.Dev == y.Dev && x.Ino == y.Ino
+// dieWithShepherd has the kernel kill the process if the shepherd dies while it may
+// hang in a file system: nobody would know whose it is. A change of rights undoes it.
+func (s *starter) dieWithShepherd() {
+	s.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL))
+	s.call(unix.SYS_GETPPID)
+	s.either(s.result(), uintptr(unix.Getpid()), func() {}, func() { s.add(doExit, 0) })
 }
 
-// openAs opens path as the descriptor to. A directory opened for reading is
-// refused: a job could do nothing with it.
-func openAs(to int, path string, flags int) error {
-	var fd int
-	err := ignoringEINTR(func() (err error) {
-		fd, err = unix.Open(path, flags|unix.O_NOCTTY|unix.O_CLOEXEC, 0o644)
-		return err
-	})
-	if err != nil {
-		return err
+// sameFile returns the register that is 1 if two descriptors are of one regular
+// file, by whatever names it was opened: a job that reads what it appends to would
+// not end.
+func (s *starter) sameFile(a, b int) uintptr {
+	var looked [2]uintptr
+	both := s.reg()
+	s.set(both, 0)
+	for i, fd := range []int{a, b} {
+		looked[i] = s.room(unsafe.Sizeof(unix.Stat_t{}))
+		s.call(unix.SYS_FSTAT, uintptr(fd), looked[i])
 	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if flags == unix.O_RDONLY && unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return unix.EISDIR
+	s.either(s.mode(looked[0]), unix.S_IFREG, func() {
+		s.either(s.sameInode(looked[0], looked[1]), 1, func() { s.set(both, 1) }, nil)
+	}, nil)
+	return both
+}
+
+// sameInode adds the step whose result is 1 if two files that were looked at are one.
+func (s *starter) sameInode(a, b uintptr) uintptr {
+	const first, last = unsafe.Offsetof(unix.Stat_t{}.Dev), unsafe.Offsetof(unix.Stat_t{}.Ino) + unsafe.Sizeof(unix.Stat_t{}.Ino)
+	return s.same(a+first, b+first, last-first)
+}
+
+// openAs opens path as the descriptor to, or fails with the path between two texts. A
+// directory opened for reading is refused: a job could do nothing with it.
+func (s *starter) openAs(to int, path string, flags uintptr, number int, before, after string) {
+	s.call(unix.SYS_OPENAT, atCwd, s.path(path), flags|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_LARGEFILE, 0o644)
+	s.or(number, before, path, after)
+	fd := s.result()
+	if flags == unix.O_RDONLY {
+		st := s.room(unsafe.Sizeof(unix.Stat_t{}))
+		s.call(unix.SYS_FSTAT, fd, st)
+		s.either(s.mode(st), unix.S_IFDIR, func() {
+			s.add(doFail, uintptr(unix.EISDIR))
+			if s.streams.script {
+				s.or(number, before, path, after)
+			} else {
+				s.orSay(number, `"`, path, `" is a directory not a file`)
+			}
+		}, nil)
 	}
-	return ignoringEINTR(func() error { return unix.Dup3(fd, to, 0) })
+	s.call(unix.SYS_DUP3, fd, uintptr(to), 0)
+	s.or(number, before, path, after)
+	s.call(unix.SYS_CLOSE, fd)
 }
 
 func ignoringEINTR(f func() error) error {

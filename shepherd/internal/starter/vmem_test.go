@@ -29,7 +29,7 @@ func TestLeaveVmem(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		all, err := readLimits(config)
+		all, err := readLimits(config, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,5 @@
 // Package trace appends lines to the file trace of a job directory, in Grid
-// Engine's format. The shepherd and its starter both write to it; only
-// they import it.
+// Engine's format. What the shepherd forks writes to it as well, see package starter.
 package trace
 
 import (
@@ -65,6 +64,3 @@ func (l *Log) Flush() {
 	}
 	l.buf = l.buf[:0]
 }
-
-// File returns the descriptor lines are appended to.
-func (l *Log) File() int { return l.fd }
