@@ -3,6 +3,7 @@ package starter
 import (
 	"errors"
 	"strconv"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -158,13 +159,25 @@ func (s *Process) Next() Message {
 	return Message{Failure: &Failure{Number: 11, Text: "internal error: bad message from the starter"}}
 }
 
+// readyTime is how long a process may take to be ready: one that is frozen does not
+// hold up the shepherd for ever.
+const readyTime = time.Minute
+
 // await waits until the process is ready for its order.
 func (s *Process) await() error {
 	fds := []unix.PollFd{{Fd: int32(s.Socket), Events: unix.POLLIN}}
-	if err := ignoringEINTR(func() error { _, err := unix.Poll(fds, -1); return err }); err != nil {
+	n := 0
+	err := ignoringEINTR(func() (err error) {
+		n, err = unix.Poll(fds, int(readyTime/time.Millisecond))
 		return err
+	})
+	if err == nil && n == 0 {
+		_ = unix.PidfdSendSignal(s.PIDFD, unix.SIGKILL, nil, 0)
+		err = unix.ETIMEDOUT
 	}
-	n, err := unix.Read(s.Socket, received[:])
+	if err == nil {
+		n, err = unix.Read(s.Socket, received[:])
+	}
 	if err == nil && (n == 0 || received[0] != kindReady) {
 		err = unix.EPIPE
 	}
