@@ -107,6 +107,7 @@ function drawFacts() {
   const t = state.top;
   if (!t) return;
   text($('host'), t.host);
+  if (state.status) $('host').title = `execd ${state.status.version} since ${new Date(state.status.started).toLocaleString()}, control groups: ${state.status.groups}`;
   document.title = `${t.host} – Paddock`;
   const facts = [
     ['slots', `${t.used}/${t.slots}`], ['running', t.running], t.suspended && ['suspended', t.suspended, 'warn'], ['waiting', t.pending],
