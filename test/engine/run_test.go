@@ -5,7 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -141,4 +143,31 @@ func TestEachCall(t *testing.T) {
 	ids := d.add("ann", strings.Repeat(ad+"\n\n", 10))
 	newHost(t, d, "one", 2, knobs...)
 	await(t, super, fmt.Sprint(len(ids)), "select count(*) from paddock.done where outcome = 'ok'")
+}
+
+// TestLostRun has a run lost whose shepherd is killed: nobody knows what it has done, and it runs again.
+func TestLostRun(t *testing.T) {
+	d := newDatabase(t)
+	super := d.as("postgres")
+	h := newHost(t, d, "one", 1)
+	open := filepath.Join(h.base, "open")
+	must(t, os.Mkdir(open, 0o777))
+	must(t, os.Chmod(open, 0o777))
+	mark := filepath.Join(open, "mark")
+	id := d.add("ann", "Cmd = \"/bin/sh\"\nArguments = \"-c 'test -e "+mark+" && exit 0; touch "+mark+"; exec sleep 600'\"")[0]
+	must(t, harness.WaitFor(harness.Patience, "the job to run", func() (bool, error) {
+		_, err := os.Stat(mark)
+		return err == nil, nil
+	}))
+	found, err := filepath.Glob(filepath.Join(h.o.Dir, "spool", "active_jobs", "*", "pid"))
+	must(t, err)
+	if len(found) != 1 {
+		t.Fatalf("the runs are %v", found)
+	}
+	text, err := os.ReadFile(found[0])
+	must(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	must(t, err)
+	must(t, syscall.Kill(pid, syscall.SIGKILL))
+	await(t, super, "ok 0 1", "select outcome || ' ' || exit_code || ' ' || evictions from paddock.done where id = $1", id)
 }

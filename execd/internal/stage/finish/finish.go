@@ -283,7 +283,7 @@ func (f *End) Free() (exit.Result, error) {
 }
 
 func (f *End) free() {
-	f.host.From(f.of).Over(f.of.Job, f.Word() == exit.WordEvict)
+	f.host.From(f.of).Over(f.of.Job, f.told() == exit.WordEvict)
 	used := f.tasks.Used()
 	used.CPU, used.Mem, used.IO = used.CPU+f.Total.CPU, used.Mem+f.Total.Mem, used.IO+f.Total.IO
 	f.host.Timeline.Note(f.of.RunID(), timeline.Span{Kind: timeline.Slot, End: time.Now()})
@@ -391,13 +391,22 @@ func (f *End) journal(step string, write func(notice.Journal, notice.Event) erro
 	}}
 }
 
+// told returns what who has brought the work is told. A run that was lost did not exit: nobody knows
+// what it has done, and it is to be done again as one that had to leave.
+func (f *End) told() exit.Word {
+	if f.End.Cause == spool.CauseLost {
+		return exit.WordEvict
+	}
+	return f.Word()
+}
+
 // report has the source keep how the run has ended, until it is recorded.
 func (f *End) report() (exit.Result, error) {
 	if f.host.Store.State(f.of) == job.Ended { // an earlier execd has had it kept
 		return exit.Nothing, nil
 	}
 	want := f.host.Store.Want(f.of)
-	err := f.host.From(f.of).Report(f.of.Job, string(f.Word()), func(work *classad.Ad) *classad.Ad {
+	err := f.host.From(f.of).Report(f.of.Job, string(f.told()), func(work *classad.Ad) *classad.Ad {
 		if a, err := f.ended(want); err == nil {
 			return a
 		}
