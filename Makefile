@@ -273,12 +273,12 @@ packages-test:
 # soak adds power cuts, in a machine as that of vm, the test that compares times, and all
 # steps and files of the tests that take a few.
 soak:
-	test/need $(NEED_VM) ip=iproute2
+	test/need $(NEED_VM) $(NEED_ENGINE) ip=iproute2
 	test/vm/vm setup
 	PADDOCK_SOAK=1 $(GOTEST) -count=1 -vet=off -run '^TestPassIsQuick$$' ./execd/internal/schedule
 	[ "$(SOAK_SCALE)" != 1 ] || PADDOCK_SOAK=1 $(GOTEST) -count=1 -vet=off -timeout 30m -run 'Step$$|^TestMany$$' ./execd/internal/sandbox/worker ./execd/internal/daemon ./execd/transfer
 	$(GOTEST) -count=1 -timeout 60m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
-	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 90m -v -run '^TestPowerCuts$$' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
+	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 90m -v -run '^TestPowerCuts' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 
 # bench runs beside a real Grid Engine and OpenSSH, which it installs, and draws when jobs ran
 # with and without output that travels beside them. Root only.

@@ -73,7 +73,7 @@ func power() error {
 	if err := endLine(mounted + "/marks"); err != nil {
 		return err
 	}
-	d, err := startDaemon()
+	d, err := startDaemon(dir)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func power() error {
 	if last {
 		return nil
 	}
-	if _, err := startDaemon(); err != nil {
+	if _, err := startDaemon(dir); err != nil {
 		return err
 	}
 	return submitAll()
@@ -184,8 +184,8 @@ func (d *running) log() string {
 	return d.text.String()
 }
 
-// startDaemon starts execd and returns when it takes requests.
-func startDaemon() (*running, error) {
+// startDaemon starts execd in a directory and returns when it takes requests.
+func startDaemon(dir string) (*running, error) {
 	d := &running{cmd: exec.Command(programs+"/execd", "-root", dir), gone: make(chan struct{})}
 	pipe, err := d.cmd.StderrPipe()
 	if err != nil {

@@ -161,18 +161,23 @@ func (p *plant) prepare() {
 			p.t.Fatal(err)
 		}
 	}
-	image := filepath.Join(p.base, "image")
+	p.disk = diskOf(p.t, content, "128M")
+}
+
+// diskOf returns a disk with a directory on it.
+func diskOf(t *testing.T, content, size string) *disk {
+	image := filepath.Join(t.TempDir(), "image")
 	// Nothing is left to the kernel, which would write while the test counts.
-	mkfs := exec.Command("mkfs.ext4", "-q", "-b", strconv.Itoa(sector), "-d", content, "-E", "root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0", image, "128M")
+	mkfs := exec.Command("mkfs.ext4", "-q", "-b", strconv.Itoa(sector), "-d", content, "-E", "root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0", image, size)
 	mkfs.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	if out, err := mkfs.CombinedOutput(); err != nil {
-		p.t.Fatalf("cannot make the disk: %v\n%s", err, out)
+		t.Fatalf("cannot make the disk: %v\n%s", err, out)
 	}
 	data, err := os.ReadFile(image)
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
-	p.disk = newDisk(data)
+	return newDisk(data)
 }
 
 // boot runs a machine until the power fails after so many operations of the
@@ -183,31 +188,40 @@ func (p *plant) boot(operations int) {
 	if err := os.WriteFile(filepath.Join(p.base, "root", sofar), []byte(files), 0o644); err != nil {
 		p.t.Fatal(err)
 	}
-	socket, pidfile := filepath.Join(p.base, "nbd"), filepath.Join(p.base, "pid")
+	runUntil(p.t, p.base, p.disk, operations, p.hear)
+	if p.last && !p.settled {
+		p.t.Error("the last machine has not compared everything")
+	}
+}
+
+// runUntil runs a machine, whose root is in base, until the power fails after so many operations of its
+// disk, or, when that is 0, until it ends. What it says is heard, a line at a time.
+func runUntil(t *testing.T, base string, d *disk, operations int, hear func(string), env ...string) {
+	socket, pidfile := filepath.Join(base, "nbd"), filepath.Join(base, "pid")
 	listen, err := net.Listen("unix", socket)
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
-	off := p.disk.powerOn(operations)
+	off := d.powerOn(operations)
 	served := make(chan error, 1)
 	go func() {
 		conn, err := listen.Accept()
 		if err == nil {
-			err = p.disk.serve(conn)
+			err = d.serve(conn)
 		}
 		served <- err
 	}()
 
-	machine := exec.Command("./vm", "run", filepath.Join(p.base, "root"), "nbd:unix:"+socket)
-	machine.Env = append(os.Environ(), "VM_PIDFILE="+pidfile, "VM_TIMEOUT=1200")
+	machine := exec.Command("./vm", "run", filepath.Join(base, "root"), "nbd:unix:"+socket)
+	machine.Env = append(append(os.Environ(), "VM_PIDFILE="+pidfile, "VM_TIMEOUT=1200"), env...)
 	console, err := machine.StdoutPipe()
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	var complaints strings.Builder
 	machine.Stderr = &complaints
 	if err := machine.Start(); err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	over := make(chan struct{})
 	cut := make(chan bool, 1)
@@ -215,7 +229,7 @@ func (p *plant) boot(operations int) {
 		select {
 		case <-off:
 			if err := killMachine(pidfile); err != nil {
-				p.t.Errorf("cannot kill the machine: %v", err)
+				t.Errorf("cannot kill the machine: %v", err)
 			}
 			cut <- true
 		case <-over:
@@ -230,23 +244,20 @@ func (p *plant) boot(operations int) {
 		}
 		all.WriteString(line)
 		if _, text, ok := strings.Cut(line, said); ok {
-			p.hear(strings.TrimRight(text, "\r\n"))
+			hear(strings.TrimRight(text, "\r\n"))
 		}
 	}
 	err = machine.Wait()
 	close(over)
 	listen.Close()
-	if fell := <-cut; fell == p.last || err != nil {
-		p.t.Errorf("the machine ended by itself: %v (%v)", !fell, err)
+	if fell := <-cut; fell == (operations == 0) || err != nil {
+		t.Errorf("the machine ended by itself: %v (%v)", !fell, err)
 	}
 	if err := <-served; !errors.Is(err, errPower) && !errors.Is(err, io.EOF) && err != nil {
-		p.t.Errorf("the disk: %v", err)
+		t.Errorf("the disk: %v", err)
 	}
-	if p.last && !p.settled {
-		p.t.Error("the last machine has not compared everything")
-	}
-	if p.t.Failed() {
-		p.t.Logf("the console:\n%s%s", strings.ReplaceAll(all.String(), "\r", ""), &complaints)
+	if t.Failed() {
+		t.Logf("the console:\n%s%s", strings.ReplaceAll(all.String(), "\r", ""), &complaints)
 	}
 }
 

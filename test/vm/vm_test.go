@@ -20,6 +20,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == loadWord {
 		load()
 	}
+	if len(os.Args) > 1 && os.Args[1] == queueWord {
+		loadQueue()
+	}
 	if len(os.Args) > 2 && os.Args[1] == aliceWord {
 		become(os.Args[2:])
 	}
