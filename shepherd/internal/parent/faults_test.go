@@ -322,11 +322,11 @@ func (r *rig) startIn(group string) *running {
 	return r.start()
 }
 
-// TestNoProcesses lets the shepherd have so few processes that none is left for
-// its starter, or for the starter's runtime.
+// TestNoProcesses lets the shepherd have so few processes that it cannot start, or
+// none is left for its starter.
 func TestNoProcesses(t *testing.T) {
 	group := pidsGroup(t)
-	refused, ran := 0, false
+	ran := false
 	for n := 1; n < 40 && !ran; n++ {
 		limitPids(t, group, "max")
 		r := newRig(t, "")
@@ -346,7 +346,6 @@ func TestNoProcesses(t *testing.T) {
 			t.Error("a job that ran has another outcome")
 		case ran:
 		case e.status == spool.FailedBeforeProlog: // the host's matter
-			refused++
 			if !strings.Contains(r.errors(), "start") {
 				t.Errorf("error %q", r.errors())
 			}
@@ -354,8 +353,41 @@ func TestNoProcesses(t *testing.T) {
 			t.Errorf("exit_status %d for a job that could not be started", e.status)
 		}
 	}
-	if refused == 0 || !ran {
-		t.Errorf("refused %d times with a reason, ran: %v", refused, ran)
+	if !ran {
+		t.Error("it never ran")
+	}
+}
+
+// TestNoProcessForJob has none left for the job when the prolog has ended.
+func TestNoProcessForJob(t *testing.T) {
+	group := pidsGroup(t)
+	r := newRig(t, "")
+	if err := unix.Mkfifo(r.base+"/out/fifo", 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r.set("script_file="+r.script("job", "exit 3"), "prolog="+r.script("prolog", "echo ready; read x <fifo"))
+	next := r.pipe()
+	p := r.startIn(group)
+	expect(t, next, "ready")
+	limitPids(t, group, "1")
+	open, err := os.OpenFile(r.base+"/out/fifo", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	if _, err := open.WriteString("\n"); err != nil {
+		t.Fatal(err)
+	}
+	code := p.wait()
+	e := r.evidence()
+	if e.status != spool.FailedBeforeProlog || e.usage >= 0 || code != e.status { // the host's matter
+		t.Errorf("exit code %d, %+v", code, e)
+	}
+	if got, want := r.errors(), "cannot start the starter: Resource temporarily unavailable"; got != want {
+		t.Errorf("error %q; want %q", got, want)
+	}
+	if got := r.log(); got != "prolog" {
+		t.Errorf("what ran: %q", got)
 	}
 }
 
