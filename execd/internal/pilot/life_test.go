@@ -73,7 +73,10 @@ func (f *fake) call(ctx context.Context, verb string, request, reply any) error 
 		for i := range running {
 			r.Slots[1+i].Job = "1.1"
 		}
-		if q.Ads && f.deaf {
+		f.mu.Lock()
+		deaf := f.deaf
+		f.mu.Unlock()
+		if q.Ads && deaf {
 			r.Slots[0].Ad = "A = 1\nFetchFailures = 3\n"
 		}
 	case api.DrainRequest:
