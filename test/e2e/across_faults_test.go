@@ -138,24 +138,26 @@ func killWorkers(t *testing.T, dir string) (killed bool) {
 func TestFaultAcrossWorkers(t *testing.T) {
 	parallel(t)
 	a := newAcross(t, "", "")
-	a.mine("in", strings.Repeat("x", 20_000_000))
+	a.mine("in", strings.Repeat("x", 30_000_000))
 	const slow = "TRANSFER_BANDWIDTH = 1000000\n"
+	kill := func(what, dir string) { // behind 16 MiB another worker takes over, which keeps to the bandwidth
+		t.Helper()
+		if err := harness.WaitFor(patience, "somebody to move "+what, func() (bool, error) { return killWorkers(t, dir), nil }); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, at := range []*desk{a.node, a.login} {
 		who := filepath.Base(at.dir)
 		a.knobs(slow)
 		job := a.submit(fmt.Sprintf("%s; until test -e %s/u/%s.go; do sleep 0.2; done", a.large(who), a.login.dir, who), "-sandbox", "y", "-stagein", "in")
 		a.moving(job, false, 1_000_000)
-		if !killWorkers(t, at.dir) {
-			t.Errorf("nothing moves the input on %s", who)
-		}
+		kill("the input", at.dir)
 		a.knobs("")
 		a.wrote(who + ".ran")
 		a.knobs(slow)
 		a.login.open(a.login.dir + "/u/" + who + ".go")
 		a.moving(job, true, 1_000_000)
-		if !killWorkers(t, at.dir) {
-			t.Errorf("nothing moves the output on %s", who)
-		}
+		kill("the output", at.dir)
 		a.knobs("")
 		if l := a.qacct(job, 1); len(l) != 1 || l[0]["failed"] != "0" || l[0]["hostname"] != "node" {
 			t.Errorf("%s: qacct: %q", who, l)
