@@ -766,12 +766,9 @@ begin
     from job j where j.id = l.job;
 end $$;
 
--- accept need not be on disk: a run of which it was lost is renewed or reported all the same, is told to who asks for the
--- slot again, and is nobody else's before its lease is over.
 create function accept(job bigint, gen bigint, host text) returns boolean language plpgsql as $$
 #variable_conflict use_column
 begin
-    set local synchronous_commit = off;
     update lease l set accepted = true, accepted_at = coalesce(l.accepted_at, clock_timestamp()), until = clock_timestamp() + l.term
     where l.job = accept.job and l.gen = accept.gen and l.host = accept.host and l.login = session_user;
     return found;
