@@ -369,29 +369,6 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestBye has a host go: what it was given and has not accepted is another's at once, and the rest is not.
-func TestBye(t *testing.T) {
-	d := newDatabase(t)
-	h, other := d.fake("h"), d.fake("other")
-	ids := d.add("ann", ad+"\n\n"+ad)
-	job, gen := h.claim("a")
-	if value(t, h.c, "select paddock.accept($1, $2, 'h')", job, gen) != "true" || job != ids[0] {
-		t.Fatalf("job %d was given", job)
-	}
-	if job, gen = h.claim("b"); job != ids[1] {
-		t.Fatalf("job %d was given", job)
-	}
-	value(t, other.c, "select paddock.bye('other')")
-	if again, _ := other.claim("s"); again != 0 {
-		t.Errorf("another has job %d", again)
-	}
-	value(t, h.c, "select paddock.bye('h')")
-	if got := value(t, h.c, "select paddock.accept($1, $2, 'h')", job, gen); got != "false" {
-		t.Errorf("who has gone accepts: %s", got)
-	}
-	other.wantOrder(ids[1])
-}
-
 // TestPartitions has ends of a month of which nobody has made the partition, and drops old ones.
 func TestPartitions(t *testing.T) {
 	d := newDatabase(t)

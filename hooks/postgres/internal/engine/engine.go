@@ -215,6 +215,22 @@ func (e *Engine) Claim(ctx context.Context, s *slot) ([]byte, error) {
 	}
 }
 
+// GiveBack gives back work that was claimed when there was nobody any more to be told of it. Work that
+// execd may have heard of is not: it may run.
+func (e *Engine) GiveBack(work []byte) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	text, _, _ := bytes.Cut(work, []byte("\n-----\n"))
+	ad, _ := classad.ParseOldLenient(string(text))
+	r, err := e.runOf(ctx, ad)
+	if err == nil {
+		err = e.db.refuse(ctx, r, "the host has gone")
+	}
+	if err != nil {
+		e.log(fmt.Sprintf("cannot give back work, which another host has when its lease is over: %v", err))
+	}
+}
+
 // Classes returns a number for each class of jobs that a slot may have now, in their order. Slots with the same ones find the
 // same work.
 func (e *Engine) Classes(s *slot) []int32 {

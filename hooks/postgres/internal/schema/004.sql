@@ -153,23 +153,6 @@ begin
     on conflict (queue, owner) do update set share = excluded.share;
 end $$;
 
--- bye also gives back what the host was given and has not accepted: it will not ask for it again.
-create or replace function bye(host text) returns void language plpgsql as $$
-#variable_conflict use_column
-declare
-    j job;
-    l lease;
-begin
-    delete from host h where h.name = bye.host and h.login = session_user;
-    for l in select * from lease o where o.host = bye.host and o.login = session_user and not o.accepted order by o.job loop
-        select * into j from job o where o.id = l.job for update;
-        delete from lease o where o.job = l.job and o.gen = l.gen and not o.accepted returning o.* into l;
-        continue when not found;
-        call note('refused', l.job, l.gen, l.host, 'the host has gone');
-        call evicted(j, l, 'the host has gone', false, null);
-    end loop;
-end $$;
-
 create view shares as
     select s.queue, s.owner, s.share, decayed(s.used, s.at, q.half_life) as used
     from share s join queue q on q.name = s.queue and q.half_life is not null;
@@ -180,7 +163,7 @@ declare
     f record;
 begin
     for f in select p.oid::regprocedure as name, p.proname from pg_proc p where p.pronamespace = 'paddock'::regnamespace
-        and p.proname in ('decayed', 'spend', 'tick', 'tick_queues', 'claim', 'set_queue', 'set_share', 'bye')
+        and p.proname in ('decayed', 'spend', 'tick', 'tick_queues', 'claim', 'set_queue', 'set_share')
     loop
         execute format('revoke all on function %s from public', f.name);
         if f.proname in ('tick', 'set_share') then

@@ -35,6 +35,7 @@ type server struct {
 
 	writing sync.Mutex
 	to      io.Writer
+	gone    bool // guarded by writing; the input has ended: nothing is written any more
 	calls   sync.WaitGroup
 
 	mu      sync.Mutex
@@ -81,6 +82,9 @@ func Run(ctx context.Context, e *engine.Engine, from io.Reader, to io.Writer, ve
 	var err error
 	select {
 	case err = <-ended:
+		s.writing.Lock()
+		s.gone = true
+		s.writing.Unlock()
 	case <-ctx.Done():
 	}
 	s.quit()
@@ -117,9 +121,17 @@ func (s *server) begin(ctx context.Context, c call) {
 	s.calls.Go(func() {
 		status, output := s.answer(ctx, c)
 		s.writing.Lock()
-		// Nobody reads any more when execd is gone, and then the input ends.
-		_, _ = s.to.Write(appendDone(nil, c.number, status, output))
+		var left []byte // work that execd does not wait for any more, and is not told of
+		if c.hook == "FETCH_WORK" && (s.gone || ctx.Err() != nil) {
+			left, output = output, nil
+		}
+		if !s.gone {
+			_, _ = s.to.Write(appendDone(nil, c.number, status, output)) // an error means that the input ends too
+		}
 		s.writing.Unlock()
+		if len(left) > 0 {
+			s.engine.GiveBack(left)
+		}
 		s.mu.Lock()
 		delete(s.cancel, c.number)
 		s.mu.Unlock()
