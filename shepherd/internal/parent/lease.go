@@ -22,9 +22,6 @@ const (
 // readLease reads the lease of the run, if it has one, and sets the timer for its end. A
 // run whose lease is over is not begun.
 func (p *parent) readLease() error {
-	if p.foreign {
-		return nil
-	}
 	left, leased, err := p.leaseLeft()
 	switch {
 	case err != nil || !leased:
@@ -63,10 +60,13 @@ func (p *parent) findLease() {
 	}
 }
 
-// leaseLeft returns what is left of the lease of the run, if it has one. Tasks have that of
-// their job, whose directory is above theirs. Nothing is left of a lease of another boot,
-// whose clock means nothing.
+// leaseLeft returns what is left of the lease of the run, if it has one: no foreign execd
+// knows of leases. Tasks have that of their job, whose directory is above theirs. Nothing is
+// left of a lease of another boot, whose clock means nothing.
 func (p *parent) leaseLeft() (left time.Duration, leased bool, err error) {
+	if p.foreign {
+		return 0, false, nil
+	}
 	dir := p.dir
 	if p.task {
 		dir = spool.OpenDir("..")

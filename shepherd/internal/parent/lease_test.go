@@ -251,3 +251,18 @@ func TestForeignLease(t *testing.T) {
 	r.writeLease("never\n")
 	r.ended(r.run(), 0, 3)
 }
+
+// The same when it is told to look.
+func TestForeignLeaseFound(t *testing.T) {
+	t.Parallel()
+	p := newRig(t, "exec sleep 1000").foreign().start()
+	p.traced("parent: job-pid")
+	p.writeLease("never\n")
+	p.poke(syscall.SIGTTIN)
+	p.traced("error reading signal file")
+	if trace := p.read(spool.FileTrace); strings.Contains(trace, "lease") {
+		t.Errorf("it has looked for a lease:\n%s", trace)
+	}
+	p.poke(syscall.SIGTSTP)
+	p.ended(p.wait(), 0, 128+9)
+}
