@@ -163,8 +163,7 @@ type work struct {
 // first is before all ranks.
 const first = math.MinInt64
 
-// claim returns nil where there is no work. It is not interrupted: the database would give work that nobody knows of, also
-// after bye.
+// claim returns nil where there is no work. It is not interrupted: the database would give work that nobody knows of.
 func (d *db) claim(ctx context.Context, slot string, classes []int32, lows []int64) (*work, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()

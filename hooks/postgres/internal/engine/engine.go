@@ -220,11 +220,10 @@ func (e *Engine) Claim(ctx context.Context, s *slot) ([]byte, error) {
 func (e *Engine) GiveBack(work []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	text, _, _ := bytes.Cut(work, []byte("\n-----\n"))
-	ad, _ := classad.ParseOldLenient(string(text))
+	ad, _ := classad.ParseOldLenient(string(work))
 	r, err := e.runOf(ctx, ad)
 	if err == nil {
-		err = e.db.refuse(ctx, r, "the host has gone")
+		err = e.db.refuse(ctx, r, "nobody waits for it any more")
 	}
 	if err != nil {
 		e.log(fmt.Sprintf("cannot give back work, which another host has when its lease is over: %v", err))
