@@ -70,10 +70,7 @@ func (s *starter) awaitConnection(submitted *spool.Command) error {
 		return errBadOrder
 	}
 	socket := s.files[0]
-	limit := s.room(unsafe.Sizeof(unix.Timeval{}))
-	if !s.full {
-		*(*unix.Timeval)(s.area.at(limit)) = unix.Timeval{Sec: daemonTime}
-	}
+	limit := store(s.plan, unix.Timeval{Sec: daemonTime})
 	s.call(unix.SYS_SETSOCKOPT, socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, limit, unsafe.Sizeof(unix.Timeval{}))
 	s.or(s.state(), "cannot wait for the client's connection: ")
 	s.say("waiting for a connection to the daemon")

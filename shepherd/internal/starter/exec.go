@@ -77,11 +77,7 @@ func (s *starter) setIgnored(sig unix.Signal, yes bool) {
 	if yes {
 		action.handler = sigIgn
 	}
-	at := s.room(unsafe.Sizeof(action))
-	if !s.full {
-		*(*sigaction)(s.area.at(at)) = action
-	}
-	s.call(unix.SYS_RT_SIGACTION, uintptr(sig), at, 0, 8)
+	s.call(unix.SYS_RT_SIGACTION, uintptr(sig), store(s.plan, action), 0, 8)
 }
 
 // Exec turns this process into a program that works beside execd: nothing that was

@@ -3,7 +3,6 @@ package starter
 import (
 	"errors"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -77,12 +76,8 @@ func (s *starter) keyring() (scarce bool) {
 
 // retryKeyring tries again, as ownKeyring does.
 func (s *starter) retryKeyring() {
-	left, pause := s.reg(), s.room(unsafe.Sizeof(unix.Timespec{}))
+	left, pause := s.reg(), store(s.plan, unix.NsecToTimespec(int64(keyringPause)))
 	s.set(left, uintptr(keyringWait/keyringPause))
-	ts := unix.NsecToTimespec(int64(keyringPause))
-	if !s.full {
-		*(*unix.Timespec)(s.area.at(pause)) = ts
-	}
 	again := s.steps
 	s.barrier = again
 	s.call(unix.SYS_NANOSLEEP, pause, 0)

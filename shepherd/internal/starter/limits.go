@@ -137,10 +137,7 @@ func (s *starter) setLimits(limits []limit, traced bool) {
 	for i := range limits {
 		l := &limits[i]
 		s.regs = regs
-		want, got := s.room(unsafe.Sizeof(unix.Rlimit{})), s.room(unsafe.Sizeof(unix.Rlimit{}))
-		if !s.full {
-			*(*unix.Rlimit)(s.area.at(want)) = unix.Rlimit{Cur: uint64(l.soft), Max: uint64(l.hard)}
-		}
+		want, got := store(s.plan, unix.Rlimit{Cur: uint64(l.soft), Max: uint64(l.hard)}), s.room(unsafe.Sizeof(unix.Rlimit{}))
 		s.call(unix.SYS_PRLIMIT64, 0, uintptr(l.resource), want, 0)
 		if !traced {
 			continue

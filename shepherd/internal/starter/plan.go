@@ -200,6 +200,15 @@ func (p *plan) path(s string) uintptr {
 	return at
 }
 
+// store puts a value without pointers of Go's into the plan and returns its address.
+func store[T any](p *plan, v T) uintptr {
+	at := p.room(unsafe.Sizeof(v))
+	if !p.full {
+		*(*T)(p.area.at(at)) = v
+	}
+	return at
+}
+
 // word puts a pointer or number at an address in the plan.
 func (p *plan) word(at, v uintptr) {
 	if !p.full {
