@@ -30,11 +30,9 @@ var (
 	seed  = flag.Uint64("seed", 0, "of the moments at which the power fails; 0 takes one from the clock")
 )
 
-// powerScript is the first process of the machine whose power fails.
-const powerScript = `#!/bin/busybox sh
-/bin/busybox --install -s /bin
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ PADDOCK_DIR=` + dir + `
-mkdir -p /var/tmp /home/alice ` + mounted + `
+// diskScript is what the first process of a machine whose power fails begins with, in the
+// directory /tmp at its end.
+const diskScript = `mkdir -p /var/tmp ` + mounted + `
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
@@ -42,29 +40,43 @@ mount -t devtmpfs dev /dev
 dmesg -n 1 # or the kernel writes in the middle of our lines
 mount -t tmpfs tmpfs /tmp
 chmod 1777 /tmp
-chown alice /home/alice
 hostname guest
 for m in /modules/*.ko; do insmod $m; done
 mount -t ext4 -o errors=remount-ro /dev/vda ` + mounted + ` || echo '` + said + `bad cannot mount the disk'
 cd /tmp
-` + programs + `/vm.test ` + loadWord + `
+`
+
+// powerScript is the first process of the machine of TestPowerCuts.
+const powerScript = `#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ PADDOCK_DIR=` + dir + `
+mkdir -p /home/alice
+chown alice /home/alice
+` + diskScript + programs + `/vm.test ` + loadWord + `
 poweroff -f
 `
 
-// TestPowerCuts has the power of a machine fail at random moments while jobs
-// are submitted, run, end and are deleted, and while execd recovers from the
-// cut before. What was acknowledged is there after the next start, no run is
-// accounted for twice, and nothing that may run once has run twice.
-func TestPowerCuts(t *testing.T) {
+// powerCuts returns how many power cuts a test has, of so many at full size, and the source of what
+// happens by chance.
+func powerCuts(t *testing.T, full float64, stream uint64) (cuts int, rng *rand.Rand) {
+	t.Helper()
 	if os.Getenv("PADDOCK_VM") != "1" {
 		t.Skip("boots machines under qemu, and installs that: needs PADDOCK_VM=1 (make soak)")
 	}
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
 	}
-	cuts := max(1, int(100*(*scale)+0.5))
+	cuts = max(1, int(full*(*scale)+0.5))
 	t.Logf("%d power cuts; repeat with -scale %g -seed %d", cuts, *scale, *seed)
-	rng := rand.New(rand.NewPCG(*seed, 0))
+	return cuts, rand.New(rand.NewPCG(*seed, stream))
+}
+
+// TestPowerCuts has the power of a machine fail at random moments while jobs
+// are submitted, run, end and are deleted, and while execd recovers from the
+// cut before. What was acknowledged is there after the next start, no run is
+// accounted for twice, and nothing that may run once has run twice.
+func TestPowerCuts(t *testing.T) {
+	cuts, rng := powerCuts(t, 100, 0)
 
 	p := &plant{t: t, base: t.TempDir(), tasks: map[string]*task{}}
 	p.prepare()

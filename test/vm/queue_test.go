@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/user"
@@ -29,19 +28,7 @@ const queueWord = "queue"
 const queueScript = `#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/
-mkdir -p /var/tmp ` + mounted + `
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
-mount -t devtmpfs dev /dev
-dmesg -n 1 # or the kernel writes in the middle of our lines
-mount -t tmpfs tmpfs /tmp
-chmod 1777 /tmp
-hostname guest
-for m in /modules/*.ko; do insmod $m; done
-mount -t ext4 -o errors=remount-ro /dev/vda ` + mounted + ` || echo '` + said + `bad cannot mount the disk'
-cd /tmp
-` + programs + `/vm.test ` + queueWord + `
+` + diskScript + programs + `/vm.test ` + queueWord + `
 poweroff -f
 `
 
@@ -69,15 +56,7 @@ var queueMark = regexp.MustCompile(`<([0-9]+)>\n`)
 // moments: while jobs are added, given out, run and reported, and while all recover from the cut before. All
 // that were added succeed, once, no two runs of one are there at once, and none runs that has ended.
 func TestPowerCutsQueue(t *testing.T) {
-	if os.Getenv("PADDOCK_VM") != "1" {
-		t.Skip("boots machines under qemu, and installs that: needs PADDOCK_VM=1 (make soak)")
-	}
-	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano())
-	}
-	cuts := max(1, int(10*(*scale)+0.5))
-	t.Logf("%d power cuts; repeat with -scale %g -seed %d", cuts, *scale, *seed)
-	rng := rand.New(rand.NewPCG(*seed, 1))
+	cuts, rng := powerCuts(t, 10, 1)
 
 	q := &queuePlant{t: t, base: t.TempDir(), added: map[string]bool{}, over: map[string]bool{}}
 	q.prepare()
