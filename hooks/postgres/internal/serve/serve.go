@@ -164,8 +164,14 @@ func (s *server) answer(ctx context.Context, c call) (status int, output []byte)
 	} else {
 		status, output, err = s.engine.Answer(ctx, c.hook, c.words, c.input)
 	}
-	if err != nil && ctx.Err() == nil {
+	if err == nil {
+		return status, output
+	}
+	off := ctx.Err() != nil // the call, or this server is told to end
+	if !off {
 		s.log(fmt.Sprintf("%s: %v", c.hook, err))
+	}
+	if !off || c.hook != "FETCH_WORK" { // that has brought nothing, and all else was not done
 		status = max(status, 1)
 	}
 	return status, output
