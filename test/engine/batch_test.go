@@ -145,9 +145,6 @@ func (b *batch) units(t *testing.T) {
 // cancelled has the jobs of pilots cancelled while they run four units of work. The queue is told at once, and
 // others do the work.
 func (b *batch) cancelled(t *testing.T) {
-	if *scale < 1 {
-		t.Skip("a job that a pilot was given in its last moment may wait minutes for the end of its lease: at full size alone")
-	}
 	ads := strings.Repeat(b.job(600, "sleep 1000 & exec sleep 1000"), 4)
 	ids := b.d.add("ann", ads)
 	first := []string{b.pilot(b.long, 0, ""), b.pilot(b.long, 0, "")}
