@@ -35,7 +35,7 @@ func (t *Table) Willing(queue string, j slot.Job, most int) (n int, why string, 
 		if a, known := q.asked.recall(t.round.begin(t.o.Now()), len(q.slots), &ask, most); known {
 			return min(a.n, most), a.why, q.asked.sameFor(&ask)
 		}
-		if a, ok := t.poll(q, &ask, most); ok {
+		if a, ok := q.poll(&ask, most); ok {
 			return a.n, a.why, q.asked.sameFor(&ask)
 		}
 	}
@@ -43,14 +43,14 @@ func (t *Table) Willing(queue string, j slot.Job, most int) (n int, why string, 
 
 // poll asks the slots, and remembers their answer; false: START of one refers to more
 // attributes of the job than was known, so that fewer jobs are alike.
-func (t *Table) poll(q *queue, ask *question, most int) (answer, bool) {
+func (q *queue) poll(ask *question, most int) (answer, bool) {
 	a := answer{most: most}
 	ask.others = q.part != nil
 	if q.part != nil {
-		if t.look(q, t.manage(q.part.parent)) {
+		if q.look(q.part.parent.manage()) {
 			return a, false
 		}
-		a.n, a.why = t.willingToCarve(q, ask.job, most)
+		a.n, a.why = q.willingToCarve(ask.job, most)
 		return q.asked.keep(ask, a), true
 	}
 	for i, s := range q.slots {
@@ -62,10 +62,10 @@ func (t *Table) poll(q *queue, ask *question, most int) (answer, bool) {
 		}
 		text := ""
 		if s.managed != nil {
-			if t.look(q, s.managed) {
+			if q.look(s.managed) {
 				return a, false
 			}
-			text = t.unwilling(q, s.managed, i, ask)
+			text = q.unwilling(s.managed, i, ask)
 		} else {
 			ask.others = true
 		}
@@ -85,11 +85,12 @@ func (t *Table) poll(q *queue, ask *question, most int) (answer, bool) {
 
 // look looks at a slot once in a round, and reports whether its START refers to more
 // attributes of a job than is known for the queue.
-func (t *Table) look(q *queue, m *managed) (more bool) {
+func (q *queue) look(m *managed) (more bool) {
+	t := q.table
 	if m.looked.round == t.round.number {
 		return false
 	}
-	ad := t.ad(m)
+	ad := m.ad()
 	refs := t.policy.Expr(slot.Start).References(ad, nil)
 	if q.part != nil {
 		refs = refs.And(q.part.space.References())
@@ -99,29 +100,29 @@ func (t *Table) look(q *queue, m *managed) (more bool) {
 
 // unwilling says why a slot of a queue, by its place there, does not accept a job now;
 // empty: it does. The cheapest answers come first.
-func (t *Table) unwilling(q *queue, m *managed, place int, ask *question) string {
-	if why := t.taken(m); why != "" {
+func (q *queue) unwilling(m *managed, place int, ask *question) string {
+	if why := m.taken(); why != "" {
 		ask.others = true
 		return why
 	}
 	if _, draining := m.machine.Draining(); !draining && m.machine.Broken() == "" {
-		if text := t.refusedByStart(q, m, place, ask); text != "" {
+		if text := q.refusedByStart(m, place, ask); text != "" {
 			return text
 		}
 	}
 	ask.others = true
-	d := m.machine.DecideWith(t.o.Now(), ask.job, m.looked.ad)
+	d := m.machine.DecideWith(q.table.o.Now(), ask.job, m.looked.ad)
 	return m.refusal(&d)
 }
 
 // refusedByStart says in words that START of a slot is not true for a job; empty: it is.
-func (t *Table) refusedByStart(q *queue, m *managed, place int, ask *question) string {
+func (q *queue) refusedByStart(m *managed, place int, ask *question) string {
 	l := &m.looked
 	if ask.refused != nil && ask.refused[place].version == l.version {
 		return ask.refused[place].text
 	}
 	if !ask.alike || ask.last.version != l.version {
-		value, ok := t.start(l.ad, q.asked.jobAd(ask))
+		value, ok := q.table.start(l.ad, q.asked.jobAd(ask))
 		ask.last = opinion{l.version, !ok, value}
 	}
 	if !ask.last.refused {

@@ -65,7 +65,8 @@ type Table struct {
 	holder string
 
 	// mu comes after the queue's, and before none: the Store, whose own is held over a
-	// write, is called without it.
+	// write, is called without it. Who calls methods of queues, slots and claims that are
+	// not exported holds it, but for prolong and keep of a claim, which take it.
 	mu         sync.Mutex
 	queues     map[string]*queue  // guarded by mu
 	order      []*queue           // guarded by mu; by number of their slots
@@ -94,6 +95,7 @@ type Table struct {
 
 // queue is a queue with its slots.
 type queue struct {
+	table   *Table
 	name    string
 	slots   []*Slot    // if the queue is partitionable, the partitionable slot alone
 	size    int        // how many slots the scheduler knows
@@ -128,16 +130,16 @@ func (t *Table) resize(queues []conf.Queue) {
 	first := 1
 	for i := range queues {
 		config := &queues[i]
-		q := &queue{name: config.Name, first: first, size: config.Slots}
+		q := &queue{table: t, name: config.Name, first: first, size: config.Slots}
 		old := t.queues[config.Name]
 		parted := config.Partitionable
 		if old != nil && (old.part != nil) != parted && old.inUse() {
 			parted, waiting[config.Name] = !parted, true
 		}
 		if parted {
-			t.keepPartitionable(q, old, config)
+			q.keepPartitionable(old, config)
 		} else {
-			t.keepStatic(q, old, config)
+			q.keepStatic(old, config)
 		}
 		first += len(q.slots)
 		fresh[config.Name] = q
@@ -169,13 +171,14 @@ func (t *Table) resize(queues []conf.Queue) {
 	t.forget()
 	t.remanage()
 	for _, m := range t.managed {
-		t.touch(m) // it may have another number, and who waits by number another slot
+		m.touch() // it may have another number, and who waits by number another slot
 	}
 }
 
 // keepStatic fills a queue that is not partitionable with the slots that it had, and new
 // ones.
-func (t *Table) keepStatic(q, old *queue, config *conf.Queue) {
+func (q *queue) keepStatic(old *queue, config *conf.Queue) {
+	t := q.table
 	switch {
 	case old == nil:
 	case old.part != nil:
@@ -195,10 +198,11 @@ func (t *Table) keepStatic(q, old *queue, config *conf.Queue) {
 }
 
 // keepPartitionable fills a queue with one partitionable slot, and what is carved out of it.
-func (t *Table) keepPartitionable(q, old *queue, config *conf.Queue) {
+func (q *queue) keepPartitionable(old *queue, config *conf.Queue) {
+	t := q.table
 	if old != nil && old.part != nil {
 		q.part, q.slots, q.managed = old.part, old.slots, old.managed
-		t.refresh(q)
+		q.refresh()
 		return
 	}
 	if old != nil {
@@ -219,10 +223,10 @@ func (t *Table) retire(slots []*Slot) {
 	for _, s := range slots {
 		m := s.managed
 		if m != nil { // while it still has the number by which people know it
-			t.happen(m, slot.Vacate{Reason: slot.ReasonSystemPolicyVacate})
+			m.handle(slot.Vacate{Reason: slot.ReasonSystemPolicyVacate})
 		}
 		if s.Index = 0; m != nil {
-			t.ask(m, false) // the hook that asks will not find it
+			m.ask(false) // the hook that asks will not find it
 		}
 	}
 }
@@ -293,7 +297,7 @@ func (t *Table) Activate(job string, grant []schedule.QueueSlots, j slot.Job) []
 	for _, g := range grant {
 		q := t.queues[g.Queue]
 		for range g.Slots {
-			s := t.next(q, job, j)
+			s := q.next(job, j)
 			if s == nil && q != nil && (q.managed > 0 || q.part != nil) && j != nil {
 				t.deactivate(slots)
 				return nil
@@ -311,15 +315,15 @@ func (t *Table) Activate(job string, grant []schedule.QueueSlots, j slot.Job) []
 }
 
 // next returns the lowest idle slot that accepts a job, or nil.
-func (t *Table) next(q *queue, job string, j slot.Job) *Slot {
+func (q *queue) next(job string, j slot.Job) *Slot {
 	if q == nil {
 		return nil
 	}
 	switch {
 	case q.part != nil:
-		return t.nextCarved(q, job, j)
+		return q.nextCarved(job, j)
 	case q.managed > 0:
-		return t.nextWilling(q, job, j)
+		return q.nextWilling(job, j)
 	}
 	i := slices.IndexFunc(q.slots[min(q.idle, len(q.slots)):], func(s *Slot) bool { return s.activity == Idle })
 	if i < 0 {
@@ -338,7 +342,7 @@ func (t *Table) Ending(slots []*Slot) {
 	for _, s := range slots {
 		if m := s.managed; m != nil && m.task != "" && !m.ending {
 			m.ending = true
-			t.touch(m)
+			m.touch()
 		}
 	}
 }
@@ -366,13 +370,13 @@ func (t *Table) deactivate(slots []*Slot) {
 			s.of.idle = min(s.of.idle, s.Index-1)
 		}
 		if s.managed != nil {
-			t.ended(s.managed)
+			s.managed.ended()
 		}
 	}
-	if s := slots[0]; s.managed == nil && t.begun && t.crowd(s, nil) != nil {
-		t.manage(s)
+	if s := slots[0]; s.managed == nil && t.begun && s.crowd(nil) != nil {
+		s.manage()
 	}
 	if m := slots[0].managed; m != nil {
-		t.fill(m)
+		m.fill()
 	}
 }

@@ -2,7 +2,6 @@ package claim
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"paddock/execd/api"
@@ -11,10 +10,10 @@ import (
 )
 
 // begin begins the lease of a claim, if it has one.
-func (t *Table) begin(c *claim) { t.beginAt(c, t.o.Uptime()) }
+func (c *claim) begin() { c.beginAt(c.table.o.Uptime()) }
 
 // beginAt is begin at an uptime of the host.
-func (t *Table) beginAt(c *claim, since time.Duration) {
+func (c *claim) beginAt(since time.Duration) {
 	c.ends = 0
 	if c.lease > 0 {
 		c.ends = min((since + c.lease).Truncate(spool.LeaseTick), spool.LeaseMost) // as it is written down
@@ -23,27 +22,27 @@ func (t *Table) beginAt(c *claim, since time.Duration) {
 
 // doubt has a claim end soon if its holder is not heard again: it may not know that it has it.
 // Its file has the whole lease.
-func (t *Table) doubt(c *claim) {
+func (c *claim) doubt() {
 	c.silent = true
-	if soon := t.o.Uptime() + api.ConfirmWithin*time.Second; c.ends == 0 || c.ends > soon {
-		t.happen(c.on, slot.Renew{Claim: c.number, Lease: api.ConfirmWithin * time.Second, Left: api.ConfirmWithin * time.Second})
+	if soon := c.table.o.Uptime() + api.ConfirmWithin*time.Second; c.ends == 0 || c.ends > soon {
+		c.on.handle(slot.Renew{Claim: c.number, Lease: api.ConfirmWithin * time.Second, Left: api.ConfirmWithin * time.Second})
 	}
 }
 
 // heard gives a claim that was in doubt its whole lease.
-func (t *Table) heard(c *claim) {
+func (c *claim) heard() {
 	if c.silent {
 		c.silent = false
-		t.count(c)
+		c.count()
 	}
 }
 
-// leaseOf returns the lease of a claim; zero: it lasts for ever.
-func (t *Table) leaseOf(c *claim) spool.Lease {
+// spoolLease returns the lease of a claim; zero: it lasts for ever.
+func (c *claim) spoolLease() spool.Lease {
 	if c.ends == 0 {
 		return spool.Lease{}
 	}
-	return spool.Lease{Boot: t.o.BootID, End: c.ends}
+	return spool.Lease{Boot: c.table.o.BootID, End: c.ends}
 }
 
 // Lease returns the lease of the claim with a public id; zero: it lasts for ever; false: it
@@ -55,7 +54,7 @@ func (t *Table) Lease(public string) (lease spool.Lease, ok bool) {
 	if c == nil {
 		return lease, false
 	}
-	return t.leaseOf(c), true
+	return c.spoolLease(), true
 }
 
 // Lend gives the claim of fetched work the lease of the work that an Offer has brought, which
@@ -68,38 +67,24 @@ func (t *Table) Lend(id ID, lease, since time.Duration) {
 		return
 	}
 	if c.lease = lease; !c.waiting {
-		t.beginAt(c, since)
+		c.beginAt(since)
 	}
-	t.count(c)
+	c.count()
 }
 
 // count has the machine of a slot go by the lease of the claim that has it.
-func (t *Table) count(c *claim) {
-	t.happen(c.on, slot.Renew{Claim: c.number, Lease: c.lease, Left: c.ends - t.o.Uptime()})
-	t.tidy(c.on)
-}
-
-// Adopted is called when all tasks that an earlier execd has left are in their slots. Until
-// then nothing happens to its claims, by time or policy: what runs under them was not known.
-func (t *Table) Adopted() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.adopted = true
-	for _, m := range slices.Clone(t.managed) {
-		if c := m.claims[m.machine.Current().Number]; c != nil {
-			t.happen(m, slot.Settle{})
-			t.tidy(m)
-		}
-	}
+func (c *claim) count() {
+	c.on.handle(slot.Renew{Claim: c.number, Lease: c.lease, Left: c.ends - c.table.o.Uptime()})
+	c.on.tidy()
 }
 
 // expire ends the claim that has a slot if its lease is over. That of its machine goes by
 // the time of this process, which stands still while the host is suspended.
-func (t *Table) expire(m *managed) {
+func (m *managed) expire() {
 	c := m.claims[m.machine.Current().Number]
-	if c != nil && t.adopted && c.ends > 0 && t.o.Uptime() >= c.ends && m.machine.State() == slot.Claimed {
-		t.happen(m, slot.Lost{Claim: c.number})
-		t.tidy(m)
+	if c != nil && m.table.adopted && c.ends > 0 && m.table.o.Uptime() >= c.ends && m.machine.State() == slot.Claimed {
+		m.handle(slot.Lost{Claim: c.number})
+		m.tidy()
 	}
 }
 
@@ -115,7 +100,7 @@ func (t *Table) Renew(id ID, by By, tell func(task string) error) (State, error)
 	}
 	t.mu.Unlock()
 	if err == nil {
-		err = t.prolong(c, lease, t.o.Uptime(), tell)
+		err = c.prolong(lease, t.o.Uptime(), tell)
 	}
 	if err != nil {
 		return State{}, err
@@ -134,23 +119,24 @@ func (t *Table) Prolong(public string, lease, since time.Duration, tell func(tas
 	if c == nil || !c.offered {
 		return api.Refusef(api.RefusedUnknown, "no claim %s is known", public)
 	}
-	return t.prolong(c, lease, since, tell)
+	return c.prolong(lease, since, tell)
 }
 
 // prolong gives a claim another lease, as Renew and Prolong do.
-func (t *Table) prolong(c *claim, lease, since time.Duration, tell func(task string) error) error {
+func (c *claim) prolong(lease, since time.Duration, tell func(task string) error) error {
+	t := c.table
 	c.file.Lock()
 	defer c.file.Unlock()
 	t.mu.Lock()
 	m := c.on
-	t.expire(m)
+	m.expire()
 	oldLease, oldEnds, task := c.lease, c.ends, ""
 	switch {
 	case c.over || c.ends > 0 && t.o.Uptime() >= c.ends:
 		t.mu.Unlock()
 		return unknown(c.id)
 	case c.silent && m.slot.isParent():
-		t.heard(c)
+		c.heard()
 		t.mu.Unlock()
 		return nil
 	case c.waiting || m.slot.isParent() || lease == 0 && oldLease == 0:
@@ -163,9 +149,9 @@ func (t *Table) prolong(c *claim, lease, since time.Duration, tell func(task str
 	}
 	c.silent = false
 	c.lease = lease // also for what is started meanwhile
-	t.beginAt(c, since)
+	c.beginAt(since)
 	t.mu.Unlock()
-	err := t.keep(c)
+	err := c.keep()
 	if err == nil && task != "" {
 		err = tell(task)
 	}
@@ -176,7 +162,7 @@ func (t *Table) prolong(c *claim, lease, since time.Duration, tell func(task str
 		return fmt.Errorf("cannot renew the lease of claim %v: %w", c.id, err)
 	}
 	if !c.over {
-		t.count(c)
+		c.count()
 	}
 	return nil
 }

@@ -1,157 +1,23 @@
 package claim
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"paddock/classad"
 	"paddock/execd/api"
 	"paddock/execd/internal/job"
-	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/slot"
-	"paddock/internal/proc"
-	"paddock/spool"
 )
-
-// Options are for managed slots. The functions are called with locks held, and must not
-// block or call back.
-type Options struct {
-	Host  string
-	Boot  time.Time // when this execd was started
-	Store *Store    // nil: claims do not outlive execd
-	Log   *slog.Logger
-	Now   func() time.Time // nil: time.Now
-	// Uptime is for how long the host has been up, by which leases go; nil: proc.Uptime.
-	Uptime func() time.Duration
-	BootID string // the kernel's, of this boot
-	// Ad returns the ad of a slot; nil: an empty one.
-	Ad func(*Info) *classad.Ad
-	// JobOf returns, for policies, a running task that was started in a slot while that was
-	// plain.
-	JobOf func(task string) slot.Job
-	// Share returns the resources of a number of slots of a queue; nil: only Cpus are
-	// limited.
-	Share func(queue string, slots int) slot.Resources
-	// Closed says why a queue accepts no jobs, as the end of a sentence with "it is";
-	// empty: it is open.
-	Closed func(queue string) string
-	// Leaving returns the runs that are over and whose output is still in their sandboxes;
-	// nil: there is none. When it has changed Traffic is called, or the slots are deactivated
-	// after which it has.
-	Leaving func() []job.Leaving
-	// Most returns how much output may be on its way for each claim, and for each slot of the
-	// queue, while another of its jobs runs. 0: jobs keep their slots until it has arrived.
-	Most func() int
-	// Room returns how many KiB of disk are free for jobs; nil: plenty.
-	Room func() int64
-	// Idled is called with the time that a claim had no job, when it has one; nil: it is
-	// not.
-	Idled func(time.Duration)
-}
-
-// plenty is how much each slot has of a resource that is not counted.
-const plenty = 1 << 40
-
-// complete sets the defaults of options that are nil.
-func (o *Options) complete() {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Uptime == nil {
-		o.Uptime = proc.Uptime
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Ad == nil {
-		o.Ad = func(*Info) *classad.Ad { return classad.New() }
-	}
-	if o.Share == nil {
-		o.Share = func(_ string, slots int) slot.Resources {
-			return slot.Resources{Cpus: int64(slots), Memory: plenty, Disk: plenty}
-		}
-	}
-	if o.Leaving == nil {
-		o.Leaving = func() []job.Leaving { return nil }
-	}
-	if o.Most == nil {
-		o.Most = func() int { return 0 }
-	}
-	if o.Room == nil {
-		o.Room = func() int64 { return plenty }
-	}
-	if o.Closed == nil {
-		o.Closed = func(string) string { return "" }
-	}
-}
-
-// Info is what the ad of a slot is made from.
-type Info struct {
-	Slot    slot.ID
-	Type    string // Static, Partitionable or Dynamic
-	Queue   string
-	Slots   int // of the host
-	Now     time.Time
-	Machine *slot.Machine // to be asked, not to be given events
-	Policy  *slot.Policy
-
-	// Has is what is left of Total in a partitionable slot, and what a dynamic slot has;
-	// for others both are zero.
-	Has, Total slot.Resources
-	Children   []Child // of a partitionable slot
-	// Leaving are the runs whose sandboxes take room of the slot, while their output leaves
-	// them.
-	Leaving []job.Leaving
-
-	Holder, User string // of the claim; empty: none
-	ID           ID
-	Task         string      // that runs
-	Job          slot.Job    // the same; nil: none, or not known of a plain slot
-	Work         *classad.Ad // that was fetched, and is Task; nil: it came otherwise
-
-	// All returns all slots of the host; it is valid while the ad is made.
-	All func() []Neighbour
-}
-
-// Neighbour is what the ad of a slot may say about another one.
-type Neighbour struct {
-	Slot            slot.ID
-	State, Activity string
-	// Since when; zero of a plain slot.
-	EnteredState, EnteredActivity time.Time
-
-	User, Task string // who has a claim on it, and what runs; empty: nobody, nothing
-}
-
-// neighbours returns all slots for the ad of one.
-func (t *Table) neighbours() []Neighbour {
-	var list []Neighbour
-	for _, q := range t.order {
-		for _, s := range q.all() {
-			n := Neighbour{Slot: s.id(), State: slot.Claimed.String(), Activity: s.activity.String(), Task: s.job}
-			if m := s.managed; m != nil {
-				p := m.machine.Place()
-				n.State, n.Activity, n.Task = p.State.String(), p.Activity.String(), m.task
-				n.EnteredState, n.EnteredActivity = m.machine.EnteredState(), m.machine.EnteredActivity()
-				if c := m.claims[m.machine.Current().Number]; c != nil && !c.waiting {
-					n.User = c.by.Name
-				}
-			}
-			list = append(list, n)
-		}
-	}
-	return list
-}
 
 // managed is what a slot has that others than its queue may claim, or that has a policy.
 // The Table's mutex guards it.
 type managed struct {
+	table   *Table
 	slot    *Slot
 	serial  int // among all slots that were ever managed
 	machine *slot.Machine
@@ -173,6 +39,7 @@ type managed struct {
 
 // claim is the claim of somebody else than the queue on a slot.
 type claim struct {
+	table    *Table
 	on       *managed
 	number   slot.Number
 	id       ID
@@ -201,190 +68,29 @@ type claim struct {
 	file sync.Mutex // held while files that have its lease are written; before Table.mu
 }
 
-// Do is the kind of an Effect.
-type Do int
-
-// The kinds of effects.
-const (
-	Suspend    Do = iota // suspend the job
-	Resume               // resume it
-	Hold                 // put the job in error, for Text, when it ends
-	Stop                 // ask the job to end
-	Kill                 // kill the job
-	KillFamily           // kill it and everything it has started
-	Evict                // report the Eviction
-	Begin                // start Job under the claim of Slot
-	Forget               // remove the file of the claim
-	Rewrite              // write it again
-	Say                  // write Text to the log, at Level
-)
-
-// Effect is something to be done outside of the locks, in this order.
-type Effect struct {
-	Do       Do
-	Slot     slot.ID
-	Task     string
-	Reason   slot.Reason
-	Text     string    // of Say: a line; of Hold: why; of what ends a job: Reason in words, or those of whoever gave the claim back
-	Requeue  bool      // the job that ends is to run again
-	Until    time.Time // of Stop: when the job is killed
-	Subcode  int       // of Hold
-	Level    slog.Level
-	Eviction Eviction
-	Job      *job.Job
-
-	id ID
-}
-
-// Manage begins to manage slots: it is called once, before anything runs. It reads
-// the claims that an earlier execd has left.
-func (t *Table) Manage(o Options) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	o.complete()
-	t.o, t.begun = o, true
-	for _, q := range t.order {
-		if q.part != nil {
-			t.refresh(q)
-		}
-	}
-	t.remanage()
-	if o.Store == nil {
-		return nil
-	}
-	records, err := o.Store.load(o.Log)
-	if err != nil {
-		return err
-	}
-	for i := range records {
-		t.reclaim(&records[i])
-	}
-	return nil
-}
-
-// reclaim restores a claim that an earlier execd had granted.
-func (t *Table) reclaim(r *record) {
-	id, _ := ParseID(r.ID) // the Store has read it
-	if boot, seq, _ := id.sequence(); boot == t.o.Boot.Unix() {
-		t.seq = max(t.seq, seq)
-	}
-	c := &claim{
-		id: id, offered: r.Kind == offered, holder: r.Holder, by: By{UID: r.UID, Name: strings.TrimSuffix(r.Holder, "@"+r.Host), Host: r.Host}, priority: r.Priority,
-		lease: time.Duration(r.Lease) * time.Second, made: r.Since, stored: true, waited: r.Waiting,
-	}
-	if age := t.o.Uptime() - r.SinceUp; r.SinceUp > 0 && age >= 0 { // else the host has been started anew
-		c.made = t.o.Now().Add(-age)
-	}
-	q, why := t.queues[r.Queue], "is not there any more"
-	if q != nil {
-		why = q.unfit(r)
-	}
-	if why != "" {
-		t.say(slog.LevelWarn, "claim %v: dropped: slot %v of queue %s %s", id, slot.ID{Number: r.Index, Dynamic: r.Dynamic}, r.Queue, why)
-		t.effects = append(t.effects, Effect{Do: Forget, id: id})
-		return
-	}
-	if r.Ad != "" {
-		c.ad, _ = classad.ParseOld(r.Ad) // as it was written; without it RANK is 0
-	}
-	var m *managed
-	switch {
-	case r.Dynamic > 0:
-		m = t.makeAgain(q, r.Dynamic, r.Has)
-	default:
-		m = t.manage(q.slots[r.Index-1])
-	}
-	if r.Partitionable {
-		if c.lease <= 0 || c.lease > slot.PartitionableLease {
-			c.lease = slot.PartitionableLease
-		}
-	}
-	t.begin(c)
-	if l, err := spool.ParseLease([]byte(r.Ends)); err == nil && l.Boot == t.o.BootID && c.lease > 0 {
-		c.ends = l.End // else the host has been started anew, and nothing runs under it
-	}
-	if r.Partitionable {
-		q.part.space.Claim(t.o.Now(), c.holder, max(c.ends-t.o.Uptime(), 1))
-	}
-	t.restore(m, c, time.Time{}, slot.JobOf(c.ad), nil)
-	t.say(slog.LevelInfo, "claim %v: found after the restart: slot=%v holder=%s", id, m.slot.id(), c.holder)
-}
-
-// unfit says why the slot of a record cannot be given back, as what follows the name of
-// the slot in a sentence; empty: it can.
-func (q *queue) unfit(r *record) string {
-	if (q.part != nil) != (r.Partitionable || r.Dynamic > 0) || r.Index > len(q.slots) {
-		return "is not there any more"
-	}
-	s := q.slots[r.Index-1]
-	if r.Dynamic > 0 {
-		i := slices.IndexFunc(q.part.carved, func(s *Slot) bool { return s.Dynamic == r.Dynamic })
-		if i < 0 {
-			return ""
-		}
-		s = q.part.carved[i]
-	}
-	if s.managed != nil && len(s.managed.claims) > 0 {
-		return "has another claim, for which it waited"
-	}
-	return ""
-}
-
-// restore makes the machine of a slot that is claimed already: by a claim, or by the
-// queue if that is nil. A job has run there since begun, unless that is zero, and may be
-// ending.
-func (t *Table) restore(m *managed, c *claim, begun time.Time, j slot.Job, ending *slot.Ending) {
-	now := t.o.Now()
-	saved := slot.Saved{Kind: slot.Queue, Holder: t.holder, Since: now, Begun: begun, Ending: ending}
-	if !begun.IsZero() {
-		saved.Since, saved.Activations = begun, 1
-	}
-	m.claims = map[slot.Number]*claim{}
-	if c != nil {
-		saved.Holder, saved.Since, saved.Lease = c.holder, c.made, c.lease
-		if c.offered {
-			saved.Kind = slot.Fetch
-		}
-		saved.Held = !t.adopted
-		if c.ends > 0 {
-			saved.LeaseEnd = now.Add(c.ends - t.o.Uptime())
-		}
-	}
-	m.machine = slot.New(t.config(m, &saved, j), now)
-	m.under = 0
-	n := m.machine.Current().Number
-	if c != nil {
-		c.on, c.number = m, n
-		m.claims[n] = c
-	}
-	if !begun.IsZero() {
-		m.under, m.job = n, j
-	}
-	t.happen(m, slot.Evaluate{})
-}
-
 // config returns the configuration of the machine of a slot.
-func (t *Table) config(m *managed, saved *slot.Saved, j slot.Job) slot.Config {
+func (m *managed) config(saved *slot.Saved, j slot.Job) slot.Config {
 	return slot.Config{
-		Policy: t.policy, Slot: func() *classad.Ad { return t.ad(m) }, Random: rand.Float64, Restored: saved, Job: j, Dynamic: m.part != nil,
+		Policy: m.table.policy, Slot: m.ad, Random: rand.Float64, Restored: saved, Job: j, Dynamic: m.part != nil,
 	}
 }
 
 // ad returns the ad of a slot.
-func (t *Table) ad(m *managed) *classad.Ad {
+func (m *managed) ad() *classad.Ad {
 	if m.before != nil {
 		return m.before
 	}
-	return t.o.Ad(t.info(m))
+	return m.table.o.Ad(m.info())
 }
 
 // info returns what the ad of a slot is made from.
-func (t *Table) info(m *managed) *Info {
+func (m *managed) info() *Info {
+	t := m.table
 	in := &Info{
 		Slot: m.slot.id(), Queue: m.slot.Queue, Now: t.o.Now(), Machine: m.machine, Policy: t.policy, Task: m.task, Job: m.job,
-		Leaving: t.leaving(m.slot), All: t.neighbours,
+		Leaving: m.slot.leaving(), All: t.neighbours,
 	}
-	in.Type, in.Has, in.Total, in.Children = t.parts(m.slot)
+	in.Type, in.Has, in.Total, in.Children = m.slot.parts()
 	for _, q := range t.order {
 		in.Slots += q.size
 	}
@@ -401,12 +107,13 @@ func (t *Table) info(m *managed) *Info {
 }
 
 // manage makes a slot managed, unless it is already.
-func (t *Table) manage(s *Slot) *managed {
+func (s *Slot) manage() *managed {
+	t := s.of.table
 	if s.managed != nil {
 		return s.managed
 	}
 	t.serial++
-	m := &managed{slot: s, serial: t.serial, changed: make(chan struct{}), claims: map[slot.Number]*claim{}}
+	m := &managed{table: t, slot: s, serial: t.serial, changed: make(chan struct{}), claims: map[slot.Number]*claim{}}
 	s.managed = m
 	t.managed = append(t.managed, m)
 	t.anyManaged.Store(true)
@@ -422,13 +129,13 @@ func (t *Table) manage(s *Slot) *managed {
 		if j == nil {
 			j = slot.JobOf(nil)
 		}
-		t.restore(m, nil, t.o.Now(), j, nil)
+		m.restore(nil, t.o.Now(), j, nil)
 	} else {
-		m.machine = slot.New(t.config(m, nil, nil), t.o.Now())
-		t.happen(m, slot.Evaluate{})
+		m.machine = slot.New(m.config(nil, nil), t.o.Now())
+		m.handle(slot.Evaluate{})
 	}
 	if t.drain != nil {
-		t.happen(m, *t.drain)
+		m.handle(*t.drain)
 	}
 	return m
 }
@@ -447,7 +154,7 @@ func (t *Table) Configure(p *slot.Policy, wanted func(slot.ID) bool) {
 	}
 	for _, m := range slices.Clone(t.managed) {
 		m.machine.SetPolicy(p)
-		t.happen(m, slot.Evaluate{})
+		m.handle(slot.Evaluate{})
 	}
 	t.traffic() // more of it may be allowed
 }
@@ -458,8 +165,8 @@ func (t *Table) Reconsider(task string) {
 	defer t.mu.Unlock()
 	for _, m := range slices.Clone(t.managed) {
 		if m.task == task {
-			t.happen(m, slot.Evaluate{})
-			t.tidy(m)
+			m.handle(slot.Evaluate{})
+			m.tidy()
 		}
 	}
 }
@@ -471,25 +178,27 @@ func (t *Table) remanage() {
 	}
 	for _, q := range t.order {
 		for _, s := range q.slots {
-			if s.managed == nil && t.isWanted(s) {
-				t.manage(s)
+			if s.managed == nil && s.isWanted() {
+				s.manage()
 			}
 		}
 	}
 	for _, m := range slices.Clone(t.managed) {
-		t.tidy(m)
+		m.tidy()
 	}
 }
 
 // isWanted reports whether a slot has to be managed though nobody uses it.
-func (t *Table) isWanted(s *Slot) bool {
+func (s *Slot) isWanted() bool {
+	t := s.of.table
 	id := s.id()
-	return !id.IsZero() && (!t.policy.Plain() || s.isParent() || t.wanted != nil && t.wanted(id) || t.drain != nil || t.crowd(s, nil) != nil)
+	return !id.IsZero() && (!t.policy.Plain() || s.isParent() || t.wanted != nil && t.wanted(id) || t.drain != nil || s.crowd(nil) != nil)
 }
 
 // tidy makes a slot plain again that need no longer be managed. If it is dynamic and its
 // machine says that it is deleted, its resources are given back.
-func (t *Table) tidy(m *managed) {
+func (m *managed) tidy() {
+	t := m.table
 	s, p := m.slot, m.part
 	if s.managed != m || m.task != "" || len(m.claims) > 0 {
 		return
@@ -497,7 +206,7 @@ func (t *Table) tidy(m *managed) {
 	switch state := m.machine.State(); {
 	case p != nil && state != slot.Deleted:
 		return
-	case p == nil && (state != slot.Owner && state != slot.Unclaimed || t.isWanted(s)):
+	case p == nil && (state != slot.Owner && state != slot.Unclaimed || s.isWanted()):
 		return
 	}
 	if m.kept > 0 {
@@ -505,11 +214,11 @@ func (t *Table) tidy(m *managed) {
 	}
 	s.managed = nil
 	t.managed = slices.DeleteFunc(t.managed, func(o *managed) bool { return o == m })
-	t.touch(m)
+	m.touch()
 	if p != nil {
 		p.space.Return(s.Dynamic)
 		p.carved = slices.DeleteFunc(slices.Clone(p.carved), func(o *Slot) bool { return o == s })
-		t.recount(p)
+		p.recount()
 		return
 	}
 	if s.Index > 0 {
@@ -532,32 +241,27 @@ var (
 	claimedBusy = slot.Place{State: slot.Claimed, Activity: slot.Busy}
 )
 
-// say notes a line for the log, which is written without the lock, since a disk may hang.
-func (t *Table) say(level slog.Level, format string, args ...any) {
-	if t.o.Log.Enabled(context.Background(), level) {
-		t.effects = append(t.effects, Effect{Do: Say, Level: level, Text: fmt.Sprintf(format, args...)})
-	}
-}
-
-// happen gives the machine of a slot an event, and notes the effects.
-func (t *Table) happen(m *managed, e slot.Event) (r reply) {
+// handle gives the machine of a slot an event, and notes the effects.
+func (m *managed) handle(e slot.Event) (r reply) {
+	t := m.table
 	was, since := m.machine.Place(), m.machine.EnteredActivity()
 	actions := m.machine.Handle(t.o.Now(), e)
 	if t.o.Idled != nil && was == claimedIdle && m.machine.Place() == claimedBusy {
 		t.o.Idled(m.machine.EnteredActivity().Sub(since))
 	}
 	for i := range actions {
-		t.act(m, &actions[i], &r)
+		m.act(&actions[i], &r)
 	}
 	if len(actions) > 0 {
 		t.round.end()
-		t.touch(m)
+		m.touch()
 	}
 	return r
 }
 
 // act notes the effect of one action.
-func (t *Table) act(m *managed, a *slot.Action, r *reply) {
+func (m *managed) act(a *slot.Action, r *reply) {
+	t := m.table
 	c := m.claims[a.Claim]
 	id := m.slot.id()
 	job := func(do Do) {
@@ -578,7 +282,7 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 		t.say(slog.LevelDebug, "slot %v: %v to %v: row=%d reason=%q", id, a.From, a.To, a.Row, a.Reason)
 	case slot.Accepted:
 		r.accepted, r.number = true, a.Claim
-		t.arrived(c)
+		c.arrived()
 	case slot.HeldBack:
 		r.held, r.number = true, a.Claim
 	case slot.Refused, slot.TryAgain:
@@ -591,7 +295,7 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 		r.permit = &p
 		m.permit(p)
 	case slot.Spawn:
-		t.arrived(c)
+		c.arrived()
 		if c != nil {
 			if c.promised != nil {
 				t.effects = append(t.effects, Effect{Do: Begin, Slot: id, Job: c.promised})
@@ -599,11 +303,11 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 		}
 	case slot.Broken:
 		if c != nil {
-			t.evict(m, c, a.Reason)
+			m.evict(c, a.Reason)
 		}
 	case slot.Dropped:
 		if c != nil {
-			t.dropped(m, c, a.Reason)
+			m.dropped(c, a.Reason)
 		}
 	case slot.SuspendJob:
 		job(Suspend)
@@ -627,11 +331,11 @@ func (t *Table) act(m *managed, a *slot.Action, r *reply) {
 }
 
 // arrived notes that a claim that may have waited has its slot.
-func (t *Table) arrived(c *claim) {
+func (c *claim) arrived() {
 	if c != nil && c.waiting {
 		c.waiting = false
-		t.begin(c)
-		t.effects = append(t.effects, Effect{Do: Rewrite, id: c.id})
+		c.begin()
+		c.table.effects = append(c.table.effects, Effect{Do: Rewrite, id: c.id})
 	}
 }
 
@@ -644,12 +348,12 @@ func (m *managed) permit(p api.Permit) {
 }
 
 // evict notes that the source of a claim is to be told of its end, once.
-func (t *Table) evict(m *managed, c *claim, why slot.Reason) {
+func (m *managed) evict(c *claim, why slot.Reason) {
 	if c.told {
 		return
 	}
 	c.told = true
-	e := Eviction{Slot: m.slot.id(), Holder: c.holder, Reason: c.reason(why), Code: int(why), Ad: t.ad(m), ID: c.id, Work: c.ad}
+	e := Eviction{Slot: m.slot.id(), Holder: c.holder, Reason: c.reason(why), Code: int(why), Ad: m.ad(), ID: c.id, Work: c.ad}
 	if c.hold != nil {
 		e.Reason, e.Code, e.Subcode = c.hold.Text, c.hold.Code, c.hold.Subcode
 	}
@@ -659,7 +363,7 @@ func (t *Table) evict(m *managed, c *claim, why slot.Reason) {
 	case m.task != "" && m.under == c.number: // not the job for which it waits
 		_, _ = fmt.Sscanf(m.task, "%d", &e.Job)
 	}
-	t.effects = append(t.effects, Effect{Do: Evict, Slot: e.Slot, Eviction: e})
+	m.table.effects = append(m.table.effects, Effect{Do: Evict, Slot: e.Slot, Eviction: e})
 }
 
 // reason says in words why a claim is over, or its job has to leave: in the words of
@@ -672,8 +376,9 @@ func (c *claim) reason(why slot.Reason) string {
 }
 
 // dropped forgets a claim.
-func (t *Table) dropped(m *managed, c *claim, why slot.Reason) {
-	t.evict(m, c, why)
+func (m *managed) dropped(c *claim, why slot.Reason) {
+	t := m.table
+	m.evict(c, why)
 	c.over = true
 	delete(m.claims, c.number)
 	if m.slot.isParent() {
@@ -702,31 +407,22 @@ func refusal(a *slot.Action) error {
 }
 
 // ended notes that the job of a slot is gone. A claim of the queue is for one job.
-func (t *Table) ended(m *managed) {
+func (m *managed) ended() {
 	n := m.under
 	if c := m.claims[n]; c != nil {
 		c.last = m.task
 	}
 	m.task, m.job, m.under, m.ending = "", nil, 0, false
 	queues := m.claims[n] == nil
-	t.happen(m, slot.Exited{Claim: n})
+	m.handle(slot.Exited{Claim: n})
 	if len(m.permits) > 0 {
 		m.permit(api.Permit{})
 	}
 	if queues {
-		t.happen(m, slot.Release{Claim: n})
+		m.handle(slot.Release{Claim: n})
 	}
-	t.tidy(m)
-	t.drained()
-}
-
-// Effects returns the effects since it was last called.
-func (t *Table) Effects() []Effect {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := t.effects
-	t.effects = nil
-	return e
+	m.tidy()
+	m.table.drained()
 }
 
 // Managed reports whether any slot is managed. It takes no lock.
@@ -744,10 +440,10 @@ func (t *Table) Tick() (next time.Time) {
 	}
 	now := t.o.Now()
 	for _, m := range slices.Clone(t.managed) {
-		t.expire(m)
+		m.expire()
 		if at := m.machine.Next(); !at.IsZero() && !at.After(now) {
-			t.happen(m, slot.Evaluate{})
-			t.tidy(m)
+			m.handle(slot.Evaluate{})
+			m.tidy()
 		}
 		if at := m.machine.Next(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
@@ -773,7 +469,7 @@ func (t *Table) Books() (list []Kept) {
 	defer t.mu.Unlock()
 	list, t.unkept = t.unkept, nil
 	for _, m := range t.managed {
-		want, why := t.keeps(m)
+		want, why := m.keeps()
 		if want == m.kept && why == m.why {
 			continue
 		}
@@ -786,7 +482,7 @@ func (t *Table) Books() (list []Kept) {
 // keeps returns how many slots of its queue a slot takes away from it, besides that of the
 // task that runs there. A claim is a promise of a slot, even while the job that it
 // preempts is leaving.
-func (t *Table) keeps(m *managed) (n int, why string) {
+func (m *managed) keeps() (n int, why string) {
 	switch {
 	case m.part != nil && m.task != "":
 		return int(m.slot.has.Cpus) - 1, ""
@@ -797,32 +493,32 @@ func (t *Table) keeps(m *managed) (n int, why string) {
 	case len(m.claims) > 0:
 		return 1, ""
 	}
-	if why = t.crowded(m.slot); why != "" {
+	if why = m.slot.crowded(); why != "" {
 		n = 1
 	}
 	return n, why
 }
 
 // taken says why a slot accepts no job of the queue, whichever it is; empty: it may.
-func (t *Table) taken(m *managed) string {
+func (m *managed) taken() string {
 	for _, c := range m.claims {
 		return fmt.Sprintf("%s is claimed by %s", m.slot.id().Name(), c.holder)
 	}
 	if state := m.machine.State(); state != slot.Owner && state != slot.Unclaimed {
 		return fmt.Sprintf("%s is %v", m.slot.id().Name(), m.machine.Place())
 	}
-	return t.crowded(m.slot)
+	return m.slot.crowded()
 }
 
 // undecided says why a free slot does not accept a job; empty: it does. The ad is that of
 // the slot, if the caller has made it already.
-func (t *Table) undecided(m *managed, j slot.Job, ad *classad.Ad) string {
+func (m *managed) undecided(j slot.Job, ad *classad.Ad) string {
 	if ad == nil {
-		ad = t.ad(m)
+		ad = m.ad()
 	}
-	d := m.machine.DecideWith(t.o.Now(), j, ad)
+	d := m.machine.DecideWith(m.table.o.Now(), j, ad)
 	if d.Reason == slot.ReasonNotWilling {
-		if v, ok := t.start(ad, j.Ad()); !ok {
+		if v, ok := m.table.start(ad, j.Ad()); !ok {
 			return m.startIs(v)
 		}
 	}
@@ -857,13 +553,13 @@ func (m *managed) startIs(value string) string {
 
 // nextWilling returns the lowest idle slot of a queue that accepts a job, or nil. In a
 // managed slot the job then runs.
-func (t *Table) nextWilling(q *queue, task string, j slot.Job) *Slot {
+func (q *queue) nextWilling(task string, j slot.Job) *Slot {
 	for _, s := range q.slots {
 		switch {
 		case s.activity == Busy:
 		case s.managed == nil:
 			return s
-		case j != nil && t.occupy(s.managed, task, j):
+		case j != nil && s.managed.occupy(task, j):
 			return s
 		}
 	}
@@ -871,124 +567,24 @@ func (t *Table) nextWilling(q *queue, task string, j slot.Job) *Slot {
 }
 
 // occupy runs a job of the queue in a slot, and reports whether the slot accepts it.
-func (t *Table) occupy(m *managed, task string, j slot.Job) bool {
+func (m *managed) occupy(task string, j slot.Job) bool {
 	if state := m.machine.State(); len(m.claims) > 0 || state != slot.Owner && state != slot.Unclaimed {
 		return false
 	}
-	if m.part == nil && t.crowd(m.slot, nil) != nil {
+	if m.part == nil && m.slot.crowd(nil) != nil {
 		return false
 	}
 	n := m.machine.Offer()
-	if r := t.happen(m, slot.Request{Claim: n, Holder: t.holder, Job: j}); !r.accepted {
+	if r := m.handle(slot.Request{Claim: n, Holder: m.table.holder, Job: j}); !r.accepted {
 		return false
 	}
 	m.task, m.under, m.job = task, n, j
-	if r := t.happen(m, slot.Activate{Claim: n, Job: j}); !r.accepted {
+	if r := m.handle(slot.Activate{Claim: n, Job: j}); !r.accepted {
 		m.task, m.under, m.job = "", 0, nil
-		t.happen(m, slot.Release{Claim: n})
+		m.handle(slot.Release{Claim: n})
 		return false
 	}
 	return true
-}
-
-// Adopt is Activate for a task that an earlier execd has started: under the claim with
-// a public id, if there is one. Carved is what the record says of the slots that were
-// carved for it, and ending is how its end was being forced, nil if it was not. No slot
-// can refuse.
-func (t *Table) Adopt(task string, grant []schedule.QueueSlots, public string, started time.Time, j slot.Job, carved []job.Carved, ending *slot.Ending) []*Slot {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var slots []*Slot
-	take := func(s *Slot) {
-		s.activity, s.job = Busy, task
-		t.busy++
-		t.stir()
-		slots = append(slots, s)
-	}
-	if public != "" {
-		if c := t.byPublic(public); c != nil && c.on.task == "" {
-			m := c.on
-			m.task = task
-			if ending != nil {
-				c.hold = ending.Hold
-			}
-			t.restore(m, c, started, j, ending)
-			take(m.slot)
-			return slots
-		}
-	}
-	for _, g := range grant {
-		for range g.Slots {
-			q := t.queues[g.Queue]
-			if q != nil && q.part != nil {
-				var record *job.Carved
-				if i := slices.IndexFunc(carved, func(r job.Carved) bool { return r.Queue == g.Queue }); i >= 0 {
-					record, carved = &carved[i], slices.Concat(carved[:i], carved[i+1:])
-				}
-				m := t.recarve(q, record, j)
-				m.task = task
-				t.restore(m, nil, started, j, ending)
-				take(m.slot)
-				continue
-			}
-			s := q.free()
-			if s == nil {
-				s = t.yield(q, 0)
-			}
-			if s == nil {
-				s = &Slot{Queue: g.Queue, Holder: t.holder}
-			}
-			m := s.managed
-			if m == nil && ending != nil && s.Index > 0 {
-				m = t.manage(s)
-			}
-			if m != nil {
-				m.task = task
-				t.restore(m, nil, started, j, ending)
-			}
-			take(s)
-		}
-	}
-	return slots
-}
-
-// free returns the lowest free slot of a queue; nil: there is none.
-func (q *queue) free() *Slot {
-	if q != nil {
-		for _, s := range q.slots {
-			if s.isFree() {
-				return s
-			}
-		}
-	}
-	return nil
-}
-
-// yield takes a slot of a queue back from a claim that had only waited for it before the
-// restart, since a task turns out to run there: the last of such claims is dropped.
-// Dynamic is the second number of a slot that was carved. It returns nil if there is no
-// such slot.
-func (t *Table) yield(q *queue, dynamic int) *Slot {
-	var last *claim
-	if q == nil {
-		return nil
-	}
-	for _, s := range q.all() {
-		if s.Dynamic != dynamic || s.managed == nil || s.managed.task != "" {
-			continue
-		}
-		for _, c := range s.managed.claims {
-			if c.waited && (last == nil || c.made.After(last.made)) {
-				last = c
-			}
-		}
-	}
-	if last == nil {
-		return nil
-	}
-	last.told = true // fetched work is offered anew, and no source is told otherwise
-	t.dropped(last.on, last, slot.ReasonPreempted)
-	return last.on.slot
 }
 
 // byPublic returns the claim with a public id, nil if there is none.

@@ -55,7 +55,8 @@ func (t *Table) outlook() {
 // crowd returns the tasks whose output is on its way, if it is so much that a slot takes no
 // job: under a claim, or of the queue if that is nil. Jobs of the queue count together in a
 // partitionable slot, as if each of its Cpus was a slot.
-func (t *Table) crowd(s *Slot, c *claim) (tasks []string) {
+func (s *Slot) crowd(c *claim) (tasks []string) {
+	t := s.of.table
 	if s.Index == 0 || !t.out.any {
 		return nil
 	}
@@ -80,8 +81,8 @@ func (t *Table) crowd(s *Slot, c *claim) (tasks []string) {
 
 // crowded says that a slot takes no job of the queue, since too much output is on its way;
 // empty: it may.
-func (t *Table) crowded(s *Slot) string {
-	tasks := t.crowd(s, nil)
+func (s *Slot) crowded() string {
+	tasks := s.crowd(nil)
 	if tasks == nil {
 		return ""
 	}
@@ -94,8 +95,8 @@ func (t *Table) crowded(s *Slot) string {
 }
 
 // travels says that a claim takes no job, since too much output is on its way; nil: it may.
-func (t *Table) travels(c *claim) error {
-	switch n := len(t.crowd(c.on.slot, c)); n {
+func (c *claim) travels() error {
+	switch n := len(c.on.slot.crowd(c)); n {
 	case 0:
 		return nil
 	case 1:
@@ -109,13 +110,13 @@ func (t *Table) travels(c *claim) error {
 
 // isFull reports whether the claim that has a slot takes no job, since too much output is
 // on its way.
-func (t *Table) isFull(m *managed) bool {
+func (m *managed) isFull() bool {
 	c := m.claims[m.machine.Current().Number]
-	return c != nil && !c.waiting && t.crowd(m.slot, c) != nil
+	return c != nil && !c.waiting && m.slot.crowd(c) != nil
 }
 
 // fill notes whether somebody may wait for output that is on its way from a slot.
-func (t *Table) fill(m *managed) { m.full = t.isFull(m) || t.crowd(m.slot, nil) != nil }
+func (m *managed) fill() { m.full = m.isFull() || m.slot.crowd(nil) != nil }
 
 // Traffic notes that other output leaves than did. Who waits for it is woken up.
 func (t *Table) Traffic() {
@@ -129,9 +130,9 @@ func (t *Table) traffic() {
 	t.remanage()
 	for _, m := range t.managed {
 		was := m.full
-		if t.fill(m); was || m.full {
+		if m.fill(); was || m.full {
 			t.round.end()
-			t.touch(m)
+			m.touch()
 		}
 	}
 	t.drained()
@@ -140,17 +141,17 @@ func (t *Table) traffic() {
 // leaving returns the runs whose sandboxes take room of a slot, while their output leaves
 // them. A slot that was carved has room for those of its claim; when it is gone, they take
 // it of the slot out of which it was carved.
-func (t *Table) leaving(s *Slot) []job.Leaving {
+func (s *Slot) leaving() []job.Leaving {
 	if s.Index == 0 {
 		return nil
 	}
-	list := t.out.leave[outlet{queue: s.Queue, slot: s.Index}]
+	list := s.of.table.out.leave[outlet{queue: s.Queue, slot: s.Index}]
 	if s.of.part == nil || list == nil {
 		return list
 	}
 	return slices.DeleteFunc(slices.Clone(list), func(l job.Leaving) bool {
 		on := s.of.part.parent
-		if c := t.byPublic(l.Claim); c != nil && c.on.part == s.of.part {
+		if c := s.of.table.byPublic(l.Claim); c != nil && c.on.part == s.of.part {
 			on = c.on.slot
 		}
 		return on != s

@@ -207,7 +207,7 @@ func TestDiskOfOutputThatLeaves(t *testing.T) {
 	p.leaves("1.1", g.ID.String(), slots)
 	p.leaving[0].KiB = 1000
 	left(8192)
-	info := p.info(slots[0].managed)
+	info := slots[0].managed.info()
 	if len(info.Leaving) != 1 || info.Has.Disk != 2048 {
 		t.Errorf("the carved slot has %+v, out of which %+v leaves", info.Has, info.Leaving)
 	}
@@ -216,7 +216,7 @@ func TestDiskOfOutputThatLeaves(t *testing.T) {
 	p.leaving[0].KiB = 1000
 	release(p, g)
 	left(9240)
-	if in := p.info(p.queues["a.q"].part.parent.managed); len(in.Leaving) != 1 || in.Total.Disk != 10240 {
+	if in := p.queues["a.q"].part.parent.managed.info(); len(in.Leaving) != 1 || in.Total.Disk != 10240 {
 		t.Errorf("of %+v %+v leaves", in.Total, in.Leaving)
 	}
 	p.room += 1000 // it is removed

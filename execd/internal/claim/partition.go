@@ -36,11 +36,11 @@ type Child struct {
 
 // refresh updates what the partitionable slot has: the free space on disk changes all the
 // time.
-func (t *Table) refresh(q *queue) {
-	total := t.o.Share(q.name, q.size)
+func (q *queue) refresh() {
+	total := q.table.o.Share(q.name, q.size)
 	q.part.total = total
-	total.Disk = max(total.Disk-kib(t.leaving(q.part.parent)), 0)
-	q.part.space.Resize(total, t.o.Room())
+	total.Disk = max(total.Disk-kib(q.part.parent.leaving()), 0)
+	q.part.space.Resize(total, q.table.o.Room())
 }
 
 // all returns the slots of a queue, dynamic ones after the partitionable one. The slice
@@ -54,20 +54,21 @@ func (q *queue) all() []*Slot {
 
 // carve carves a dynamic slot for a job out of that of a queue. The slot is to be claimed
 // at once: until settled its policy sees the partitionable slot as it was before.
-func (t *Table) carve(q *queue, j slot.Job, holder string, fetched bool) (*managed, error) {
-	parent := t.manage(q.part.parent)
+func (q *queue) carve(j slot.Job, holder string, fetched bool) (*managed, error) {
+	t := q.table
+	parent := q.part.parent.manage()
 	name := q.part.parent.id().Name()
 	if t.drain != nil {
 		return nil, api.Refusef(api.RefusedShutdown, "the host is being drained")
 	}
-	before := t.ad(parent) // with what is left now
+	before := parent.ad() // with what is left now
 	want, err := q.part.space.Request(adOf(j), before, fetched)
 	if err == nil {
 		var d slot.Dynamic
 		if d, err = q.part.space.Carve(t.o.Now(), holder, want); err == nil {
-			m := t.enter(q, d)
+			m := q.enter(d)
 			m.before = before
-			m.machine = slot.New(t.config(m, nil, nil), t.o.Now())
+			m.machine = slot.New(m.config(nil, nil), t.o.Now())
 			return m, nil
 		}
 	}
@@ -85,40 +86,42 @@ func adOf(j slot.Job) *classad.Ad {
 }
 
 // enter makes the slot for resources that were carved. It has no machine yet.
-func (t *Table) enter(q *queue, d slot.Dynamic) *managed {
+func (q *queue) enter(d slot.Dynamic) *managed {
+	t := q.table
 	t.serial++
 	s := &Slot{Index: 1, Dynamic: d.Number, Queue: q.name, Holder: t.holder, of: q, has: d.Resources}
-	m := &managed{slot: s, serial: t.serial, changed: make(chan struct{}), claims: map[slot.Number]*claim{}, part: q.part}
+	m := &managed{table: t, slot: s, serial: t.serial, changed: make(chan struct{}), claims: map[slot.Number]*claim{}, part: q.part}
 	s.managed = m
 	i, _ := slices.BinarySearchFunc(q.part.carved, d.Number, func(s *Slot, n int) int { return s.Dynamic - n })
 	q.part.carved = slices.Insert(slices.Clone(q.part.carved), i, s)
 	t.managed = append(t.managed, m)
-	t.recount(q.part)
+	q.part.recount()
 	return m
 }
 
 // settled lets the policy of a dynamic slot see the slot itself, and deletes the slot if
 // it is not claimed.
-func (t *Table) settled(m *managed) {
+func (m *managed) settled() {
 	m.before = nil
-	t.tidy(m)
+	m.tidy()
 }
 
 // recount notes that dynamic slots came or went, so that what is left has changed.
-func (t *Table) recount(p *partition) {
+func (p *partition) recount() {
+	t := p.parent.of.table
 	t.round.end()
 	if m := p.parent.managed; m != nil {
-		t.touch(m)
+		m.touch()
 	}
 	t.relist()
 	t.noteManaged()
 }
 
 // touch wakes up everybody who waits for a change of the slot.
-func (t *Table) touch(m *managed) {
+func (m *managed) touch() {
 	close(m.changed)
 	m.changed = make(chan struct{})
-	t.stir()
+	m.table.stir()
 }
 
 // Stir wakes up everybody who waits for a change of any slot, since the host or a queue has
@@ -153,10 +156,11 @@ func (t *Table) relist() {
 }
 
 // willingToCarve is Willing for a partitionable queue.
-func (t *Table) willingToCarve(q *queue, j slot.Job, most int) (n int, why string) {
-	m := t.manage(q.part.parent)
+func (q *queue) willingToCarve(j slot.Job, most int) (n int, why string) {
+	t := q.table
+	m := q.part.parent.manage()
 	name := m.slot.id().Name()
-	if why = t.taken(m); why != "" {
+	if why = m.taken(); why != "" {
 		return 0, why
 	}
 	space := q.part.space
@@ -174,7 +178,7 @@ func (t *Table) willingToCarve(q *queue, j slot.Job, most int) (n int, why strin
 			break
 		}
 		if n == 0 || !t.policy.Plain() {
-			if why = t.undecided(m, j, ad); why != "" {
+			if why = m.undecided(j, ad); why != "" {
 				break
 			}
 		}
@@ -193,67 +197,67 @@ func (t *Table) willingToCarve(q *queue, j slot.Job, most int) (n int, why strin
 }
 
 // nextCarved carves a slot for a job of the queue, which then runs there.
-func (t *Table) nextCarved(q *queue, task string, j slot.Job) *Slot {
-	if j == nil || t.taken(t.manage(q.part.parent)) != "" {
+func (q *queue) nextCarved(task string, j slot.Job) *Slot {
+	if j == nil || q.part.parent.manage().taken() != "" {
 		return nil
 	}
-	m, err := t.carve(q, j, t.holder, false)
+	m, err := q.carve(j, q.table.holder, false)
 	if err != nil {
 		return nil
 	}
 	s := m.slot
-	if !t.occupy(m, task, j) {
+	if !m.occupy(task, j) {
 		s = nil
 	}
-	t.settled(m)
+	m.settled()
 	return s
 }
 
 // tryCarve is try for a partitionable slot.
-func (t *Table) tryCarve(q *queue, r *Request, j slot.Job) (Granted, error) {
-	if err := t.makeRoom(q, r, j); err != nil {
+func (q *queue) tryCarve(r *Request, j slot.Job) (Granted, error) {
+	if err := q.makeRoom(r, j); err != nil {
 		return Granted{}, err
 	}
-	m, err := t.carve(q, j, r.Holder, false)
+	m, err := q.carve(j, r.Holder, false)
 	if err != nil {
 		return Granted{}, err
 	}
 	n := m.machine.Offer()
-	answer := t.happen(m, slot.Request{Claim: n, Holder: r.Holder, Job: j, Lease: r.Lease})
+	answer := m.handle(slot.Request{Claim: n, Holder: r.Holder, Job: j, Lease: r.Lease})
 	if !answer.accepted {
-		t.settled(m)
+		m.settled()
 		return Granted{}, answer.refused
 	}
 	m.before = nil
-	g := t.grant(m, n, r, false)
+	g := m.grant(n, r, false)
 	if r.LeftOvers {
-		g.LeftOvers = t.leftOvers(q, r)
+		g.LeftOvers = q.leftOvers(r)
 	}
 	return g, nil
 }
 
 // makeRoom gives up the claims that a request names, to make room for it. Jobs that still
 // run under them are killed, and the request may be repeated when they are gone.
-func (t *Table) makeRoom(q *queue, r *Request, j slot.Job) error {
+func (q *queue) makeRoom(r *Request, j slot.Job) error {
 	if len(r.Preempt) == 0 {
 		return nil
 	}
 	var list []*claim
 	room := q.part.space.Left()
 	for _, id := range r.Preempt {
-		c, err := t.find(id, r.By)
+		c, err := q.table.find(id, r.By)
 		switch {
 		case err != nil:
 			return err
 		case c.on.part != q.part || slices.Contains(list, c):
 			return api.Refusef(api.RefusedMessage, "claim %v has no slot that was carved out of %s", id, q.part.parent.id().Name())
-		case c.on.machine.RetirementRemaining(t.o.Now()) > 0:
+		case c.on.machine.RetirementRemaining(q.table.o.Now()) > 0:
 			return api.Refusef(api.RefusedState, "what runs in %s may still finish", c.on.slot.id().Name())
 		}
 		list = append(list, c)
 		room.Add(c.on.slot.has)
 	}
-	want, err := q.part.space.Request(adOf(j), t.ad(t.manage(q.part.parent)), false)
+	want, err := q.part.space.Request(adOf(j), q.part.parent.manage().ad(), false)
 	if err != nil {
 		return api.Refusef(api.RefusedRequirements, "%v", err)
 	}
@@ -264,8 +268,8 @@ func (t *Table) makeRoom(q *queue, r *Request, j slot.Job) error {
 	for _, c := range list {
 		m := c.on
 		wait = wait || m.task != ""
-		t.happen(m, slot.Vacate{Fast: true, Reason: slot.ReasonPriorityPreempted})
-		t.tidy(m)
+		m.handle(slot.Vacate{Fast: true, Reason: slot.ReasonPriorityPreempted})
+		m.tidy()
 	}
 	if wait {
 		return api.Refusef(api.RefusedTryAgain, "what ran there is being killed")
@@ -275,48 +279,48 @@ func (t *Table) makeRoom(q *queue, r *Request, j slot.Job) error {
 
 // leftOvers claims what is left of the partitionable slot for a holder who has just got a
 // dynamic one, if that is possible: until the lease is over nobody else carves.
-func (t *Table) leftOvers(q *queue, r *Request) *Granted {
+func (q *queue) leftOvers(r *Request) *Granted {
 	lease := r.Lease
 	if lease <= 0 || lease > slot.PartitionableLease {
 		lease = slot.PartitionableLease
 	}
-	m, now := t.manage(q.part.parent), t.o.Now()
+	m, now := q.part.parent.manage(), q.table.o.Now()
 	if q.part.space.Left().Cpus == 0 || !q.part.space.Claim(now, r.Holder, lease) {
 		return nil
 	}
 	if cur := m.claims[m.machine.Current().Number]; cur != nil {
 		cur.silent = false
-		t.begin(cur)
-		t.count(cur)
-		return &Granted{ID: cur.id, Slot: m.slot.id(), Name: t.name(m.slot.id()), Lease: cur.lease, Ad: t.ad(m)}
+		cur.begin()
+		cur.count()
+		return &Granted{ID: cur.id, Slot: m.slot.id(), Name: q.table.name(m.slot.id()), Lease: cur.lease, Ad: m.ad()}
 	}
 	whole := *r
 	whole.Lease, whole.Ad = lease, adOf(slot.JobOf(r.Ad)).Without("RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs")
 	n := m.machine.Offer()
-	answer := t.happen(m, slot.Request{Claim: n, Holder: r.Holder, Job: slot.JobOf(whole.Ad), Lease: lease})
+	answer := m.handle(slot.Request{Claim: n, Holder: r.Holder, Job: slot.JobOf(whole.Ad), Lease: lease})
 	if !answer.accepted {
 		q.part.space.Release(r.Holder)
 		return nil
 	}
-	g := t.grant(m, n, &whole, false)
+	g := m.grant(n, &whole, false)
 	return &g
 }
 
 // offerCarved is Offer for a partitionable slot.
-func (t *Table) offerCarved(q *queue, ad *classad.Ad) (Granted, error) {
+func (q *queue) offerCarved(ad *classad.Ad) (Granted, error) {
 	j := slot.JobOf(ad)
-	m, err := t.carve(q, j, slot.FetchHolder, true)
+	m, err := q.carve(j, slot.FetchHolder, true)
 	if err != nil {
 		return Granted{}, err
 	}
-	t.happen(m, slot.FetchBegan{})
-	r := t.happen(m, slot.FetchEnded{Job: j})
+	m.handle(slot.FetchBegan{})
+	r := m.handle(slot.FetchEnded{Job: j})
 	if !r.accepted {
-		t.settled(m)
+		m.settled()
 		return Granted{}, r.refused
 	}
 	m.before = nil
-	return t.grantOffer(m, &r, ad), nil
+	return m.grantOffer(&r, ad), nil
 }
 
 // Asking notes that a hook looks for work for a slot, or no longer does. A dynamic slot is
@@ -328,48 +332,21 @@ func (t *Table) Asking(id slot.ID, asks bool) {
 	if s == nil || s.Dynamic == 0 {
 		return
 	}
-	t.ask(s.managed, asks)
+	s.managed.ask(asks)
 }
 
 // ask is Asking for a dynamic slot.
-func (t *Table) ask(m *managed, asks bool) {
+func (m *managed) ask(asks bool) {
 	if m.asking == asks {
 		return
 	}
 	m.asking = asks
 	if asks {
-		t.happen(m, slot.FetchBegan{})
+		m.handle(slot.FetchBegan{})
 		return
 	}
-	t.happen(m, slot.FetchStopped{})
-	t.tidy(m)
-}
-
-// makeAgain makes a slot again that an earlier execd has carved, with the same name unless
-// that is in use. It has no machine yet.
-func (t *Table) makeAgain(q *queue, number int, has slot.Resources) *managed {
-	d := slot.Dynamic{Number: max(number, 1), Resources: has}
-	for q.part.space.Restore(d) != nil {
-		d.Number++
-	}
-	t.manage(q.part.parent)
-	return t.enter(q, d)
-}
-
-// recarve makes the slot again in which a task runs: as its record says, or without one as
-// its job requests. No slot can refuse.
-func (t *Table) recarve(q *queue, record *job.Carved, j slot.Job) *managed {
-	if record != nil {
-		if s := t.yield(q, record.Slot); s != nil {
-			return s.managed
-		}
-		return t.makeAgain(q, record.Slot, slot.Resources{Cpus: record.Cpus, Memory: record.Memory, Disk: record.Disk, GPUs: record.GPUs})
-	}
-	want, err := q.part.space.Request(adOf(j), t.ad(t.manage(q.part.parent)), false)
-	if err != nil {
-		want = slot.Resources{Cpus: 1}
-	}
-	return t.makeAgain(q, 1, want)
+	m.handle(slot.FetchStopped{})
+	m.tidy()
 }
 
 // Carved returns what a restart has to know of slots to carve them again; nil: none was
@@ -384,14 +361,14 @@ func Carved(slots []*Slot) (list []job.Carved) {
 }
 
 // parts returns what the ad and the view of a slot say of how it is partitioned.
-func (t *Table) parts(s *Slot) (kind string, has, total slot.Resources, children []Child) {
+func (s *Slot) parts() (kind string, has, total slot.Resources, children []Child) {
 	switch {
 	case s.Dynamic > 0:
 		return Dynamic, s.has, s.has, nil
 	case !s.isParent():
 		return Static, has, total, nil
 	}
-	t.refresh(s.of)
+	s.of.refresh()
 	part := s.of.part
 	for _, o := range part.carved {
 		children = append(children, Child{o.id(), o.managed.machine.State().String(), o.has})

@@ -247,3 +247,77 @@ func (s *Store) read(name string) (*record, error) {
 	}
 	return &r, nil
 }
+
+// Keep writes a claim to disk, also when it is there already and for other work now. It
+// blocks, and no lock may be held. If the first write fails the claim is released. An
+// error of a later one only changes what RANK sees after a restart.
+func (t *Table) Keep(id ID) error {
+	t.mu.Lock()
+	c := t.byPublic(id.String())
+	t.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	c.file.Lock()
+	defer c.file.Unlock()
+	return c.keep()
+}
+
+// keep is Keep. c.file is held, so that what is written last is what is so.
+func (c *claim) keep() error {
+	t := c.table
+	t.mu.Lock()
+	id, store := c.id, t.o.Store
+	if c.over || store == nil {
+		t.mu.Unlock()
+		return nil
+	}
+	r, again := c.record(), c.stored
+	t.mu.Unlock()
+	err := store.put(id, r, again)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.stored = true // after an error it may be there all the same, and not be durable
+	switch {
+	case c.over: // meanwhile
+		t.effects = append(t.effects, Effect{Do: Forget, id: id})
+	case err != nil && !again: // nobody is to find it
+		c.on.handle(slot.Release{Claim: c.number})
+		c.on.tidy()
+	}
+	return err
+}
+
+// record returns the record of a claim.
+func (c *claim) record() *record {
+	age := c.table.o.Now().Sub(c.made)
+	r := record{
+		Queue: c.on.slot.Queue, Index: c.on.slot.Index, Kind: requested, Holder: c.holder, UID: c.by.UID, Host: c.by.Host, Since: c.made, SinceUp: c.table.o.Uptime() - age,
+		Lease: int(c.lease / time.Second), Priority: c.priority, Waiting: c.waiting,
+		Partitionable: c.on.slot.isParent(), Dynamic: c.on.slot.Dynamic, Has: c.on.slot.has,
+	}
+	if c.offered {
+		r.Kind = offered
+	}
+	if c.ad != nil {
+		r.Ad = c.ad.OldString()
+	}
+	if c.ends > 0 {
+		r.Ends = string(c.spoolLease().Append(nil))
+	}
+	return &r
+}
+
+// File does what a Forget or a Rewrite says to the file of a claim. It blocks.
+func (t *Table) File(e Effect) error {
+	if e.Do == Rewrite {
+		return t.Keep(e.id)
+	}
+	t.mu.Lock()
+	store := t.o.Store
+	t.mu.Unlock()
+	if store == nil {
+		return nil
+	}
+	return store.remove(e.id)
+}

@@ -32,7 +32,7 @@ func (t *Table) Request(r Request) (Granted, error) {
 		if s == nil {
 			return Granted{}, api.Errorf(api.CodeNotFound, "there is no slot %v", r.Slot)
 		}
-		return t.try(s, &r, j)
+		return s.try(&r, j)
 	}
 	return t.search(&r, j)
 }
@@ -53,10 +53,10 @@ func (t *Table) search(r *Request, j slot.Job) (Granted, error) {
 					continue
 				}
 				before := steps
-				err := t.suits(s, r, j, &steps)
+				err := s.suits(r, j, &steps)
 				if err == nil {
 					var g Granted
-					if g, err = t.try(s, r, j); err == nil {
+					if g, err = s.try(r, j); err == nil {
 						return g, nil
 					}
 					steps -= 3 * (before - steps) // it has evaluated the same, and RANK
@@ -71,12 +71,12 @@ func (t *Table) search(r *Request, j slot.Job) (Granted, error) {
 }
 
 // suits says why a slot would refuse a request, as far as that is known without an event.
-func (t *Table) suits(s *Slot, r *Request, j slot.Job, steps *int) error {
-	if err := t.barred(s, r); err != nil {
+func (s *Slot) suits(r *Request, j slot.Job, steps *int) error {
+	if err := s.barred(r); err != nil {
 		return err
 	}
-	m := t.manage(s)
-	defer t.tidy(m)
+	m := s.manage()
+	defer m.tidy()
 	state := m.machine.State()
 	if state != slot.Owner && state != slot.Unclaimed && state != slot.Claimed {
 		return api.Refusef(api.RefusedState, "slot %v is %v", s.id(), m.machine.Place())
@@ -84,7 +84,7 @@ func (t *Table) suits(s *Slot, r *Request, j slot.Job, steps *int) error {
 	if why := m.machine.Broken(); why != "" {
 		return api.Refusef(api.RefusedBroken, "slot %v is broken: %s", s.id(), why)
 	}
-	ok, rank, text := m.machine.Suits(t.o.Now(), j, steps)
+	ok, rank, text := m.machine.Suits(s.of.table.o.Now(), j, steps)
 	switch {
 	case !ok:
 		return api.Refusef(api.RefusedRequirements, "%s", text)
@@ -95,8 +95,8 @@ func (t *Table) suits(s *Slot, r *Request, j slot.Job, steps *int) error {
 }
 
 // barred says why a request is refused before the slot is asked.
-func (t *Table) barred(s *Slot, r *Request) error {
-	if why := t.o.Closed(s.Queue); why != "" {
+func (s *Slot) barred(r *Request) error {
+	if why := s.of.table.o.Closed(s.Queue); why != "" {
 		return api.Refusef(api.RefusedState, "queue %s is %s", s.Queue, why)
 	}
 	if !s.isFree() && r.NoWait && !s.isParent() {
@@ -106,27 +106,27 @@ func (t *Table) barred(s *Slot, r *Request) error {
 }
 
 // try requests a claim on one slot.
-func (t *Table) try(s *Slot, r *Request, j slot.Job) (Granted, error) {
-	if err := t.barred(s, r); err != nil {
+func (s *Slot) try(r *Request, j slot.Job) (Granted, error) {
+	if err := s.barred(r); err != nil {
 		return Granted{}, err
 	}
 	if s.isParent() {
-		return t.tryCarve(s.of, r, j)
+		return s.of.tryCarve(r, j)
 	}
-	m := t.manage(s)
-	defer t.tidy(m)
+	m := s.manage()
+	defer m.tidy()
 	if m.machine.State() == slot.Claimed {
-		env := classad.Env{My: t.ad(m), Target: j.Ad(), Now: t.o.Now()}
-		if err := m.yieldsTo(r, env.Eval(t.policy.Expr(slot.Rank)).Rank()); err != nil {
+		env := classad.Env{My: m.ad(), Target: j.Ad(), Now: s.of.table.o.Now()}
+		if err := m.yieldsTo(r, env.Eval(s.of.table.policy.Expr(slot.Rank)).Rank()); err != nil {
 			return Granted{}, err
 		}
 	}
 	n := m.machine.Offer()
-	answer := t.happen(m, slot.Request{Claim: n, Holder: r.Holder, Job: j, Lease: r.Lease})
+	answer := m.handle(slot.Request{Claim: n, Holder: r.Holder, Job: j, Lease: r.Lease})
 	if !answer.accepted && !answer.held {
 		return Granted{}, answer.refused
 	}
-	return t.grant(m, n, r, answer.held), nil
+	return m.grant(n, r, answer.held), nil
 }
 
 // yieldsTo refuses a request of the same rank as the claim on a slot, unless its
@@ -146,95 +146,23 @@ func (m *managed) yieldsTo(r *Request, rank float64) error {
 }
 
 // grant makes the claim that the machine of a slot has accepted, or holds back.
-func (t *Table) grant(m *managed, n slot.Number, r *Request, waiting bool) Granted {
+func (m *managed) grant(n slot.Number, r *Request, waiting bool) Granted {
+	t := m.table
 	t.seq++
 	c := &claim{
-		on: m, number: n, id: newID(t.o.Host, t.o.Boot.Unix(), t.seq), holder: r.Holder, by: r.By,
+		table: t, on: m, number: n, id: newID(t.o.Host, t.o.Boot.Unix(), t.seq), holder: r.Holder, by: r.By,
 		priority: r.Priority, lease: r.Lease, ad: r.Ad, made: t.o.Now(), waiting: waiting,
 	}
 	if !waiting {
-		t.begin(c)
+		c.begin()
 	}
 	m.claims[n] = c
 	if r.Confirm && !waiting {
-		t.doubt(c)
+		c.doubt()
 	}
 	id := m.slot.id()
 	t.say(slog.LevelInfo, "claim %v: made: slot=%v holder=%s waits=%t", c.id, id, c.holder, waiting)
-	return Granted{ID: c.id, Slot: id, Name: t.name(id), Lease: r.Lease, Waiting: waiting, Ad: t.ad(m)}
-}
-
-// Keep writes a claim to disk, also when it is there already and for other work now. It
-// blocks, and no lock may be held. If the first write fails the claim is released. An
-// error of a later one only changes what RANK sees after a restart.
-func (t *Table) Keep(id ID) error {
-	t.mu.Lock()
-	c := t.byPublic(id.String())
-	t.mu.Unlock()
-	if c == nil {
-		return nil
-	}
-	c.file.Lock()
-	defer c.file.Unlock()
-	return t.keep(c)
-}
-
-// keep is Keep. c.file is held, so that what is written last is what is so.
-func (t *Table) keep(c *claim) error {
-	t.mu.Lock()
-	id, store := c.id, t.o.Store
-	if c.over || store == nil {
-		t.mu.Unlock()
-		return nil
-	}
-	r, again := t.record(c), c.stored
-	t.mu.Unlock()
-	err := store.put(id, r, again)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c.stored = true // after an error it may be there all the same, and not be durable
-	switch {
-	case c.over: // meanwhile
-		t.effects = append(t.effects, Effect{Do: Forget, id: id})
-	case err != nil && !again: // nobody is to find it
-		t.happen(c.on, slot.Release{Claim: c.number})
-		t.tidy(c.on)
-	}
-	return err
-}
-
-// record returns the record of a claim.
-func (t *Table) record(c *claim) *record {
-	age := t.o.Now().Sub(c.made)
-	r := record{
-		Queue: c.on.slot.Queue, Index: c.on.slot.Index, Kind: requested, Holder: c.holder, UID: c.by.UID, Host: c.by.Host, Since: c.made, SinceUp: t.o.Uptime() - age,
-		Lease: int(c.lease / time.Second), Priority: c.priority, Waiting: c.waiting,
-		Partitionable: c.on.slot.isParent(), Dynamic: c.on.slot.Dynamic, Has: c.on.slot.has,
-	}
-	if c.offered {
-		r.Kind = offered
-	}
-	if c.ad != nil {
-		r.Ad = c.ad.OldString()
-	}
-	if c.ends > 0 {
-		r.Ends = string(t.leaseOf(c).Append(nil))
-	}
-	return &r
-}
-
-// File does what a Forget or a Rewrite says to the file of a claim. It blocks.
-func (t *Table) File(e Effect) error {
-	if e.Do == Rewrite {
-		return t.Keep(e.id)
-	}
-	t.mu.Lock()
-	store := t.o.Store
-	t.mu.Unlock()
-	if store == nil {
-		return nil
-	}
-	return store.remove(e.id)
+	return Granted{ID: c.id, Slot: id, Name: t.name(id), Lease: r.Lease, Waiting: waiting, Ad: m.ad()}
 }
 
 // find returns the claim with an id, secret included, if it may be used by somebody.
@@ -293,9 +221,9 @@ func (t *Table) Order(id ID, by By, event func(slot.Number) slot.Event) (State, 
 	if err != nil {
 		return State{}, err
 	}
-	t.happen(c.on, event(c.number))
+	c.on.handle(event(c.number))
 	s := c.state(t.o.Now())
-	t.tidy(c.on)
+	c.on.tidy()
 	return s, nil
 }
 
@@ -310,7 +238,7 @@ func (t *Table) Check(id ID, by By) (api.Permit, <-chan struct{}, error) {
 	}
 	m := c.on
 	again := !c.waiting && m.machine.Current().Number == c.number && m.machine.MayActivateAgain(t.o.Now())
-	return api.Permit{Start: again && !m.machine.Preempting().Waiting, Crowded: t.travels(c) != nil}, m.changed, nil
+	return api.Permit{Start: again && !m.machine.Preempting().Waiting, Crowded: c.travels() != nil}, m.changed, nil
 }
 
 // maxPermits is how many callers may wait for the end of one job. One that goes away
@@ -332,14 +260,14 @@ func (t *Table) DeactivateClaim(id ID, by By, how slot.Deactivation) (<-chan api
 	}
 	answer := make(chan api.Permit, 1)
 	m.permits = append(m.permits, answer)
-	r := t.happen(m, slot.Deactivate{Claim: c.number, How: how})
+	r := m.handle(slot.Deactivate{Claim: c.number, How: how})
 	if r.refused != nil {
 		// The refusal is for this caller alone. Others wait for the end of a job that runs,
 		// while this claim only waits for the slot.
 		m.permits = slices.DeleteFunc(m.permits, func(o chan api.Permit) bool { return o == answer })
 		return nil, r.refused
 	}
-	t.tidy(m)
+	m.tidy()
 	return answer, nil
 }
 
@@ -366,11 +294,11 @@ func (t *Table) Starting(id ID, by By) (on slot.ID, holder string, err error) {
 	case p.Activity != slot.Idle || m.task != "":
 		return on, "", api.Refusef(api.RefusedBusy, "slot %v runs job %s", m.slot.id(), m.task)
 	}
-	if err := t.travels(c); err != nil {
+	if err := c.travels(); err != nil {
 		return on, "", err
 	}
 	c.starting = true
-	t.heard(c)
+	c.heard()
 	return m.slot.id(), c.holder, nil
 }
 
@@ -404,7 +332,7 @@ func (t *Table) Restless() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.restless == nil && len(t.managed) > 0 {
-		is := t.policy.StartChanges(t.ad(t.managed[0]))
+		is := t.policy.StartChanges(t.managed[0].ad())
 		t.restless = &is
 	}
 	return t.round.short || t.restless != nil && *t.restless
@@ -441,13 +369,13 @@ func (t *Table) Run(id slot.ID, public, task string, j slot.Job) ([]*Slot, error
 		return nil, api.Refusef(api.RefusedBusy, "slot %v runs job %s", id, m.task)
 	}
 	m.task, m.job, m.under = task, j, c.number
-	r := t.happen(m, slot.Activate{Claim: c.number, Job: j})
+	r := m.handle(slot.Activate{Claim: c.number, Job: j})
 	if !r.accepted {
 		m.task, m.job, m.under = "", nil, 0
 		if r.refused == nil {
 			r.refused = api.Refusef(api.RefusedState, "slot %v does not take it", id)
 		}
-		t.tidy(m)
+		m.tidy()
 		return nil, r.refused
 	}
 	c.last = task
@@ -484,9 +412,9 @@ func (t *Table) Vacate(ids []slot.ID, fast bool, why slot.Reason) (n int, err er
 		if s.isFree() {
 			continue
 		}
-		m := t.manage(s)
-		t.happen(m, slot.Vacate{Fast: fast, Reason: why})
-		t.tidy(m)
+		m := s.manage()
+		m.handle(slot.Vacate{Fast: fast, Reason: why})
+		m.tidy()
 		n++
 	}
 	return n, nil
@@ -507,12 +435,12 @@ func (t *Table) Drain(d *slot.Drain) {
 				continue
 			}
 			if d != nil {
-				t.happen(m, *d)
-				t.tidy(m)
+				m.handle(*d)
+				m.tidy()
 			} else {
-				t.happen(m, slot.Undrain{})
-				t.happen(m, slot.Evaluate{})
-				t.tidy(m)
+				m.handle(slot.Undrain{})
+				m.handle(slot.Evaluate{})
+				m.tidy()
 			}
 		}
 	}
@@ -535,7 +463,7 @@ func (t *Table) drained() {
 	}
 	if slot.AllAreDrained(machines) {
 		for _, m := range t.managed {
-			t.happen(m, slot.AllDrained{})
+			m.handle(slot.AllDrained{})
 		}
 	}
 }
@@ -550,25 +478,25 @@ func (t *Table) Offer(id slot.ID, ad *classad.Ad) (Granted, error) {
 		return Granted{}, api.Refusef(api.RefusedState, "there is no slot %v", id)
 	}
 	if s.isParent() {
-		return t.offerCarved(s.of, ad)
+		return s.of.offerCarved(ad)
 	}
-	m := t.manage(s)
-	defer t.tidy(m)
-	t.happen(m, slot.FetchBegan{})
-	r := t.happen(m, slot.FetchEnded{Job: slot.JobOf(ad)})
+	m := s.manage()
+	defer m.tidy()
+	m.handle(slot.FetchBegan{})
+	r := m.handle(slot.FetchEnded{Job: slot.JobOf(ad)})
 	if !r.accepted && !r.held {
 		return Granted{}, r.refused
 	}
 	if c := m.claims[r.number]; c != nil { // the same claim as before
 		c.ad = ad
-		return Granted{ID: c.id, Slot: id, Name: t.name(id), Ad: t.ad(m), Again: c.stored}, nil
+		return Granted{ID: c.id, Slot: id, Name: t.name(id), Ad: m.ad(), Again: c.stored}, nil
 	}
-	return t.grantOffer(m, &r, ad), nil
+	return m.grantOffer(&r, ad), nil
 }
 
 // grantOffer makes the claim of fetched work that the machine of a slot has accepted.
-func (t *Table) grantOffer(m *managed, r *reply, ad *classad.Ad) Granted {
-	g := t.grant(m, r.number, &Request{Holder: slot.FetchHolder, Ad: ad}, r.held)
+func (m *managed) grantOffer(r *reply, ad *classad.Ad) Granted {
+	g := m.grant(r.number, &Request{Holder: slot.FetchHolder, Ad: ad}, r.held)
 	m.claims[r.number].offered = true
 	return g
 }
@@ -620,11 +548,11 @@ func (t *Table) Withdraw(public string, why slot.Hold) bool {
 	}
 	switch {
 	case m.task != "" && m.under == n:
-		t.happen(m, slot.Release{Claim: n})
+		m.handle(slot.Release{Claim: n})
 	default:
-		t.happen(m, slot.NoWork{Claim: n})
+		m.handle(slot.NoWork{Claim: n})
 	}
-	t.tidy(m)
+	m.tidy()
 	return there
 }
 
@@ -676,7 +604,7 @@ func (t *Table) Snapshot(id slot.ID, ads bool) (View, bool) {
 	if s == nil {
 		return View{}, false
 	}
-	return t.view(s, ads), true
+	return s.view(ads), true
 }
 
 // Views returns the views of all slots, by number.
@@ -686,7 +614,7 @@ func (t *Table) Views(ads bool) []View {
 	var list []View
 	for _, q := range t.order {
 		for _, s := range q.all() {
-			list = append(list, t.view(s, ads))
+			list = append(list, s.view(ads))
 		}
 	}
 	return list
@@ -697,20 +625,21 @@ func (t *Table) Touch() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range t.managed {
-		t.touch(m)
+		m.touch()
 	}
 }
 
-func (t *Table) view(s *Slot, ads bool) View {
+func (s *Slot) view(ads bool) View {
+	t := s.of.table
 	id := s.id()
 	v := View{Slot: id, Name: t.name(id), Queue: s.Queue, Task: s.job}
-	v.Type, v.Has, _, _ = t.parts(s)
+	v.Type, v.Has, _, _ = s.parts()
 	closed := t.o.Closed(s.Queue) != ""
 	m := s.managed
 	if m == nil {
 		v.State, v.Activity, v.Holder, v.Closed = slot.Claimed.String(), s.activity.String(), s.Holder, closed
 		if ads {
-			v.Ad = t.o.Ad(&Info{Slot: id, Type: Static, Queue: s.Queue, Now: t.o.Now(), Policy: t.policy, Holder: s.Holder, Task: s.job, Leaving: t.leaving(s), All: t.neighbours})
+			v.Ad = t.o.Ad(&Info{Slot: id, Type: Static, Queue: s.Queue, Now: t.o.Now(), Policy: t.policy, Holder: s.Holder, Task: s.job, Leaving: s.leaving(), All: t.neighbours})
 		}
 		return v
 	}
@@ -729,7 +658,7 @@ func (t *Table) view(s *Slot, ads bool) View {
 	case m.task != "":
 		v.Holder = t.holder
 	}
-	v.Full = t.isFull(m)
+	v.Full = m.isFull()
 	for _, c := range m.claims {
 		v.Promised = v.Promised || c.offered && c.waiting
 	}
@@ -737,7 +666,7 @@ func (t *Table) view(s *Slot, ads bool) View {
 	if !ads {
 		return v
 	}
-	v.Ad = t.ad(m)
+	v.Ad = m.ad()
 	env := classad.Env{My: v.Ad, Now: t.o.Now()}
 	if n, ok := env.Eval(t.policy.Expr(slot.Start)).Number(); ok && n == 0 {
 		v.Closed = true
