@@ -281,7 +281,7 @@ func TestFetchCarves(t *testing.T) {
 	if _, err := d.Offer(parent, work(t, 1, 1)); err == nil || !strings.Contains(err.Error(), "too little Cpus is left") {
 		t.Errorf("more work: %v", err)
 	}
-	if now, public, err := d.Promise(g.Slot, &job.Job{Number: 7}); !now || public != g.ID.String() || err != nil {
+	if now, public, err := d.Promise(g.Slot, &job.Job{Number: 7, Submitter: &job.Submitter{}, Origin: &job.Origin{}}); !now || public != g.ID.String() || err != nil {
 		t.Errorf("promised: %v, %s, %v", now, public, err)
 	}
 	slots := d.run(g, "7.1")

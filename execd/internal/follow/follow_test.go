@@ -78,7 +78,7 @@ func (r *rig) enter(counter uint64, number int) *job.Job {
 		r.Fatal(known, err)
 	}
 	r.Entered(a.Sandbox, number, "c")
-	return &job.Job{Number: number, Activation: a}
+	return &job.Job{Number: number, Submitter: &job.Submitter{}, Origin: &job.Origin{Activation: a}}
 }
 
 // tell tells of events of a kind.
@@ -253,7 +253,7 @@ func TestEnterAgain(t *testing.T) {
 	if known, err := r.Enter(t.Context(), a); err != nil || *known != (Known{9, "c"}) {
 		t.Errorf("again: %+v, %v", known, err)
 	}
-	r.restart(&job.Job{Number: 9, Activation: a})
+	r.restart(&job.Job{Number: 9, Submitter: &job.Submitter{}, Origin: &job.Origin{Activation: a}})
 	if known, err := r.Enter(t.Context(), a); err != nil || *known != (Known{9, ""}) {
 		t.Errorf("after a restart: %+v, %v", known, err)
 	}
@@ -271,7 +271,7 @@ func TestOverAtOnce(t *testing.T) {
 	if _, err := r.Enter(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	r.tell(&job.Job{Number: 9, Activation: a}, api.ActivationFinal)
+	r.tell(&job.Job{Number: 9, Submitter: &job.Submitter{}, Origin: &job.Origin{Activation: a}}, api.ActivationFinal)
 	if state, number, err := r.State(t.Context(), login, a.Sandbox); state != api.RunFinal || number != 9 || err != nil {
 		t.Errorf("%s, %d, %v", state, number, err)
 	}

@@ -100,9 +100,9 @@ func (j *Job) alter(l *line) error {
 	}
 	r := j.Terms().request()
 	c.apply(r)
-	j.terms.Store(keptOf(r).terms())
+	j.terms.Store(keptOf(r).terms().common())
 	if relinks(c.Fields) {
-		l := *j.links
+		l := j.links
 		l.alter(c.Fields, &c.links)
 		if err := j.waitFor(l); err != nil {
 			return err

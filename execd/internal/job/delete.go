@@ -272,7 +272,7 @@ func (d *deletion) pick() bool {
 			}
 		}
 		if d.gone.Len() > 0 && !slices.Contains(j.deletions, d) {
-			j.deletions = append(j.deletions, d)
+			j.own().deletions = append(j.deletions, d)
 		}
 		d.mu.Unlock()
 		if starting == nil {
@@ -285,8 +285,9 @@ func (d *deletion) pick() bool {
 // recorded is called with mu held when the record of the job says what was picked, or none
 // of it is deleted.
 func (d *deletion) recorded() {
-	j := d.job
-	j.deletions = slices.DeleteFunc(j.deletions, func(other *deletion) bool { return other == d })
+	if j := d.job; len(j.deletions) > 0 {
+		j.own().deletions = slices.DeleteFunc(j.deletions, func(other *deletion) bool { return other == d })
+	}
 }
 
 // putBack undoes pick.

@@ -73,9 +73,10 @@ const deletedBeforeRun = ": deleted before it ran"
 
 // fail notes a task that is over and did not succeed.
 func (j *Job) fail(number int, why string) {
-	j.failed.Add(number)
-	if j.failure == "" {
-		j.failure = why
+	own := j.own()
+	own.failed.Add(number)
+	if own.failure == "" {
+		own.failure = why
 	}
 }
 

@@ -55,16 +55,20 @@ func (g *graph) relink(j *Job, before []int) {
 
 // unlink frees those who waited for a job that is over.
 func (g *graph) unlink(j *Job) {
-	j.freed = g.followers[j.Number]
-	delete(g.followers, j.Number)
 	delete(g.vains, j)
+	if len(g.followers[j.Number]) == 0 {
+		return
+	}
+	own := j.own()
+	own.freed = g.followers[j.Number]
+	delete(g.followers, j.Number)
 	var vain []*Job
-	for _, f := range j.freed {
+	for _, f := range own.freed {
 		g.waitsLess(f, 1)
 		delete(f.waitsFor, j.Number)
 		for _, u := range f.unmetBy(j) {
 			_ = f.addUnmet(&u) // the tasks are its own
-			j.blocked = append(j.blocked, blockedJob{f, &u})
+			own.blocked = append(own.blocked, blockedJob{f, &u})
 			vain = append(vain, f)
 		}
 	}
@@ -225,7 +229,7 @@ func (g *graph) gone(j *Job, success []dependency) []dependency {
 func (g *graph) endedMeanwhile(j *Job, success []dependency) []dependency {
 	gone, all := g.gone(j, success), j.all()
 	for _, d := range gone {
-		j.unmet = append(j.unmet, &unmet{d, all.format(), fmt.Sprintf("it is not known how job %d has ended", d.Job)})
+		j.own().unmet = append(j.unmet, &unmet{d, all.format(), fmt.Sprintf("it is not known how job %d has ended", d.Job)})
 	}
 	return gone
 }

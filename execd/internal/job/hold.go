@@ -28,7 +28,7 @@ func (j *Job) hold(tasks *Tasks, letters string, on bool) error {
 		case set.Len() == 0:
 			delete(j.held, letter)
 		case j.held == nil:
-			j.held = map[rune]Tasks{letter: set}
+			j.own().held = map[rune]Tasks{letter: set}
 		default:
 			j.held[letter] = set
 		}

@@ -377,7 +377,8 @@ func (s *Store) Settle(t *Task) error {
 		if spool.HostFailed(t.End.Failed) {
 			after = func() {
 				j.forget()
-				j.notBefore, j.delayed = l.Time.Add(delayOf(t.Run)), t.End.Reason
+				own := j.own()
+				own.notBefore, own.delayed = l.Time.Add(delayOf(t.Run)), t.End.Reason
 			}
 		}
 	}
@@ -428,7 +429,7 @@ func (s *jobSet) Accounted(t *Task) {
 func (j *Job) wakeWaiting() {
 	if j.changed != nil {
 		close(j.changed)
-		j.changed = nil
+		j.own().changed = nil
 	}
 }
 

@@ -146,32 +146,29 @@ func replaced[T any](list, by []T, meant func(T) bool) []T {
 
 // waitFor has the job wait for these and for no others.
 func (j *Job) waitFor(l links) error {
-	j.unmet = slices.DeleteFunc(j.unmet, func(u *unmet) bool { return !slices.Contains(l.Success, u.dependency) })
-	known := l.Unmet
-	l.Unmet = nil
-	j.links, j.waitsFor, j.waitsForTasks = &noLinks, nil, l.WaitsForTasks
-	if l.count() == 0 {
+	if l.count()+j.links.count() == 0 {
 		return nil
 	}
-	j.links, j.waitsFor = &l, map[int]bool{}
+	own := j.own()
+	own.unmet = slices.DeleteFunc(own.unmet, func(u *unmet) bool { return !slices.Contains(l.Success, u.dependency) })
+	known := l.Unmet
+	l.Unmet = nil
+	own.links, own.waitsFor, own.waitsForTasks = l, map[int]bool{}, l.WaitsForTasks
 	for i := range known {
 		if err := j.addUnmet(&known[i]); err != nil {
 			return err
 		}
 	}
 	for _, number := range l.WaitsFor {
-		j.waitsFor[number] = true
+		own.waitsFor[number] = true
 	}
 	for _, d := range l.Success {
 		switch {
 		case !d.ByTask:
-			j.waitsFor[d.Job] = true
-		case !slices.Contains(j.waitsForTasks, d.Job):
-			j.waitsForTasks = append(slices.Clip(j.waitsForTasks), d.Job)
+			own.waitsFor[d.Job] = true
+		case !slices.Contains(own.waitsForTasks, d.Job):
+			own.waitsForTasks = append(slices.Clip(own.waitsForTasks), d.Job)
 		}
 	}
 	return nil
 }
-
-// noLinks are those of jobs that wait for none.
-var noLinks links

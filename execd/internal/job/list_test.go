@@ -159,7 +159,7 @@ func TestFinishedIsBounded(t *testing.T) {
 	var m recent
 	m.limit = 10
 	for n := range 1000 {
-		j := &Job{Number: n, Tasks: api.Tasks{First: 1, Last: 10 * maxEndedRanges, Step: 1}}
+		j := &Job{Number: n, Submitter: &Submitter{}, Origin: &Origin{}, particulars: &noParticulars, Tasks: api.Tasks{First: 1, Last: 10 * maxEndedRanges, Step: 1}}
 		j.terms.Store(&Terms{Slots: 1})
 		odd := NoTasks(j.Tasks)
 		for number := 1; number <= j.Tasks.Last; number += 2 {

@@ -29,8 +29,9 @@ func (s *Store) Postpone(t *Task, reason string, late bool) (until time.Time, er
 	until = time.Now().Add(delayOf(j.delays))
 	s.mu.Unlock()
 	err = s.commit(j, durable, func() {
-		j.delays++
-		j.notBefore, j.delayed = until, reason
+		own := j.own()
+		own.delays++
+		own.notBefore, own.delayed = until, reason
 		j.wakeWaiting()
 	}, &line{Event: EventWithdrawn, Tasks: strconv.Itoa(t.Number), Time: time.Now(), Run: t.Run, Reason: reason, Late: late})
 	if err != nil {
@@ -59,10 +60,11 @@ func (s *Store) Abandon(t *Task) error { return s.end(t) }
 
 // noteLate counts a preparation that took too long.
 func (j *Job) noteLate(number int) {
-	if j.late == nil {
-		j.late = map[int]int{}
+	own := j.own()
+	if own.late == nil {
+		own.late = map[int]int{}
 	}
-	j.late[number]++
+	own.late[number]++
 }
 
 // earliest is when a job may start, as far as times go, and why that is not by
@@ -76,4 +78,9 @@ func (j *Job) earliest() (at time.Time, why string) {
 
 // prepared forgets the delays of a job of which a task has run. The Store's mutex
 // is held.
-func (j *Job) prepared() { j.delays, j.notBefore, j.delayed = 0, time.Time{}, "" }
+func (j *Job) prepared() {
+	if j.delays > 0 || !j.notBefore.IsZero() {
+		own := j.own()
+		own.delays, own.notBefore, own.delayed = 0, time.Time{}, ""
+	}
+}

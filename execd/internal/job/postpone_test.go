@@ -14,7 +14,7 @@ func TestPostpone(t *testing.T) {
 	j := submitArray(t, s, 2)
 	var before time.Duration
 	for n := range 3 {
-		j.notBefore = time.Time{}
+		j.own().notBefore = time.Time{}
 		task := s.Take(j, Start{Queue: "all.q"}, time.Now())
 		if err := s.Begin(task); err != nil {
 			t.Fatal(err)

@@ -315,11 +315,8 @@ func decodeBy(h *digest, data []byte) (j *Job, whole int, err error) {
 // share has what most jobs have in common in memory once.
 func share(h *digest) {
 	r := &h.Request
-	for _, text := range []*string{&h.Owner, &h.Group, (*string)(&r.Name), (*string)(&r.Account), &r.Mail} {
+	for _, text := range []*string{(*string)(&r.Name), (*string)(&r.Account), &r.Mail} {
 		*text = unique.Make(*text).Value()
-	}
-	for i, name := range h.Groups {
-		h.Groups[i] = unique.Make(name).Value()
 	}
 }
 
@@ -383,23 +380,25 @@ func (j *Job) restore(st *state) error {
 		}
 	}
 	j.pending, j.active, j.started = pending, nil, 0
-	j.finished, j.deleted, j.requeued, j.replied = st.Finished, st.Deleted, st.Requeued, st.Replied
-	j.runs, j.checkpoints, j.pids = maps.Clone(st.Runs), maps.Clone(st.Checkpoints), maps.Clone(st.PIDs)
-	j.late, j.sandboxes = maps.Clone(st.Late), maps.Clone(st.Sandboxes)
-	j.failed, j.failure = NoTasks(j.Tasks), st.Failure
+	j.finished, j.deleted, j.replied = st.Finished, st.Deleted, st.Replied
+	own := j.own()
+	own.requeued = st.Requeued
+	own.runs, own.checkpoints, own.pids = maps.Clone(st.Runs), maps.Clone(st.Checkpoints), maps.Clone(st.PIDs)
+	own.late, own.sandboxes = maps.Clone(st.Late), maps.Clone(st.Sandboxes)
+	own.failed, own.failure = NoTasks(j.Tasks), st.Failure
 	if st.Failed != "" {
 		var ok bool
-		if j.failed, ok = parseTasks(st.Failed, j.Tasks); !ok {
+		if own.failed, ok = parseTasks(st.Failed, j.Tasks); !ok {
 			return fmt.Errorf("tasks %q are none of the job's", st.Failed)
 		}
 	}
-	j.unmet = nil
+	own.unmet = nil
 	for i := range st.Unmet {
 		if err := j.addUnmet(&st.Unmet[i]); err != nil {
 			return err
 		}
 	}
-	j.held = nil
+	own.held = nil
 	for letter, tasks := range st.Held {
 		set, ok := parseTasks(tasks, j.Tasks)
 		if !ok {
@@ -563,13 +562,14 @@ func (j *Job) apply(number int, l *line) error {
 		delete(j.checkpoints, number)
 		delete(j.pids, number)
 		if t.End != nil && t.End.Checkpoint {
-			if j.checkpoints == nil {
-				j.checkpoints, j.pids = map[int]bool{}, map[int]int{}
+			own := j.own()
+			if own.checkpoints == nil {
+				own.checkpoints, own.pids = map[int]bool{}, map[int]int{}
 			}
-			j.checkpoints[number], j.pids[number] = true, t.End.PID
+			own.checkpoints[number], own.pids[number] = true, t.End.PID
 		}
 		j.keep(number, t.End.kept())
-		j.requeued = l.Time
+		j.own().requeued = l.Time
 	case EventErrored:
 		if t != nil && t.State == Ended {
 			j.keep(number, t.End.kept())
@@ -625,28 +625,23 @@ func encode(v any) ([]byte, error) {
 }
 
 // Job is one job in memory: what must be at hand. The request with its
-// environment is read from the record when it is needed.
+// environment is read from the record when it is needed. A hundred thousand may
+// wait, so that what few of them have is elsewhere, and what many share is there once.
 type Job struct {
-	Number    int
-	Owner     string
-	UID       int
-	Group     string
-	GID       int
-	Groups    []string // all of the owner's, by name
-	SubmitGID int      // of the process that submitted it
+	Number int
+	*Submitter
+	*Origin
 	Submitted time.Time
 	Tasks     api.Tasks
 	only      *Tasks // those of them that it has; nil: all
 	HasScript bool
 	// Interactive says that it is a job of qrsh: it ends with its first run.
 	Interactive bool
-	// Source is who it came from: the holder of the claim that it came under, as in its
-	// api.Work; empty: the queue, by qsub. Identity is by what he knows it; empty: by
-	// nothing.
-	Source   string
-	Identity string
-	// Activation is who follows it; nil: nobody.
-	Activation *api.Activation
+
+	dropped      bool // guarded by the Store's mutex; nothing is left of it, its record goes
+	replied      bool // guarded by the Store's mutex; who it came from was told that it was accepted
+	startAwaited bool // guarded by the Store's mutex; somebody waits for a task to start, which changed is to tell
+	stale        bool // guarded by the Store's mutex; it was altered since somebody asked what is ready
 
 	terms atomic.Pointer[Terms]
 
@@ -655,10 +650,43 @@ type Job struct {
 	base int64      // guarded by file; its size when it was new or made anew
 
 	// The rest is guarded by the Store's mutex.
-	dropped       bool // nothing is left of it, its record goes
-	replied       bool // who it came from was told that it was accepted
-	pending       Tasks
-	active        map[int]*Task    // started, over, ended or in error; nil: none was yet
+	pending     Tasks
+	active      map[int]*Task // started, over, ended or in error; nil: none was yet
+	started     int           // tasks in state Started
+	finished    int           // tasks that ran to their end
+	deleted     int           // tasks deleted before they started
+	request     *api.SubmitRequest
+	alterations int // how often it was altered
+	// particulars are read here, and written by way of own.
+	*particulars
+}
+
+// Submitter is who has submitted a job. Many jobs share one, which is to be read only.
+type Submitter struct {
+	Owner     string
+	UID       int
+	Group     string
+	GID       int
+	Groups    []string // all of the owner's, by name
+	SubmitGID int      // of the process that submitted it
+}
+
+// Origin is where a job comes from. It is to be read only.
+type Origin struct {
+	// Source is who it came from: the holder of the claim that it came under, as in its
+	// api.Work; empty: the queue, by qsub. Identity is by what he knows it; empty: by
+	// nothing.
+	Source   string
+	Identity string
+	// Activation is who follows it; nil: nobody.
+	Activation *api.Activation
+}
+
+// fromQsub is the Origin of jobs of the queue.
+var fromQsub Origin
+
+// particulars are what few of the jobs that wait have.
+type particulars struct {
 	deletions     []*deletion      // those that have taken tasks out, which the record does not say yet
 	runs          map[int]int      // run numbers of tasks that ran before
 	checkpoints   map[int]bool     // those of them whose last run left a checkpoint
@@ -669,24 +697,28 @@ type Job struct {
 	notBefore     time.Time        // when it may be prepared again; lost with execd
 	delayed       string           // and why not before
 	delays        int              // how often that was
-	started       int              // tasks in state Started
-	finished      int              // tasks that ran to their end
-	deleted       int              // tasks deleted before they started
 	failed        Tasks            // those that are over and did not succeed
 	failure       string           // how the first of them ended
 	requeued      time.Time        // when a task was last put back: the job queues behind those that did not have their turn
-	startAwaited  bool             // somebody waits for a task to start, which changed is to tell
 	changed       chan struct{}    // closed when a task's end is in the accounting file; nil: nobody waits
 	held          map[rune]Tasks   // tasks that are not to be started, by the letter of the hold
 	waitsFor      map[int]bool     // the jobs of -hold_jid that are not over
 	waitsForTasks []int            // the jobs of -hold_jid_ad and -hold_jid_ad_ok
-	links         *links           // what they came from, with no Unmet
+	links         links            // what they came from, with no Unmet
 	unmet         []*unmet         // those of links.Success that did not succeed
 	blocked       []blockedJob     // of a job that is over: those that will never run, to be told
 	freed         []*Job           // of a job that is over: those that waited for it, to be told
-	request       *api.SubmitRequest
-	alterations   int  // how often it was altered
-	stale         bool // it was altered since somebody asked what is ready
+}
+
+// noParticulars are those of all jobs that have none of their own.
+var noParticulars particulars
+
+// own returns the particulars of the job, to be written.
+func (j *Job) own() *particulars {
+	if j.particulars == &noParticulars {
+		j.particulars = &particulars{failed: NoTasks(j.Tasks)}
+	}
+	return j.particulars
 }
 
 // Task is a task that is not pending any more.
@@ -758,9 +790,8 @@ func (t *Task) Home() api.Home {
 func newJob(h *digest) *Job {
 	r := &h.Request
 	j := &Job{
-		Number: h.Job, Owner: h.Owner, UID: h.UID, Group: h.Group, GID: h.GID, Groups: h.Groups,
-		SubmitGID: h.SubmitGID, Submitted: h.Submitted, Tasks: r.Tasks, HasScript: !r.Binary, Interactive: r.Interactive != nil,
-		failed: NoTasks(r.Tasks),
+		Number: h.Job, Submitter: h.submitter(), Origin: &fromQsub, particulars: &noParticulars,
+		Submitted: h.Submitted, Tasks: r.Tasks, HasScript: !r.Binary, Interactive: r.Interactive != nil,
 	}
 	if r.Only != "" {
 		only, _ := parseTasks(r.Only, r.Tasks) // it is checked
@@ -768,9 +799,9 @@ func newJob(h *digest) *Job {
 	}
 	j.pending = j.all()
 	if r.Work != nil {
-		j.Source, j.Identity, j.Activation = r.Work.Holder, string(r.Work.Identity), r.Work.Activation
+		j.Origin = &Origin{r.Work.Holder, string(r.Work.Identity), r.Work.Activation}
 	}
-	j.terms.Store(r.terms())
+	j.terms.Store(r.terms().common())
 	if r.Hold != "" {
 		all := j.all()
 		_ = j.hold(&all, r.Hold, true) // letters are checked at submission
@@ -805,10 +836,11 @@ func (j *Job) activate(t *Task) {
 
 // ran notes a run of a task that is to run again.
 func (j *Job) ran(number, run int) {
-	if j.runs == nil {
-		j.runs = map[int]int{}
+	own := j.own()
+	if own.runs == nil {
+		own.runs = map[int]int{}
 	}
-	j.runs[number] = run + 1
+	own.runs[number] = run + 1
 }
 
 // forgetRuns forgets the earlier runs of a task that does not run again.

@@ -61,7 +61,7 @@ func (j *Job) keep(number int, b *Sandbox) {
 	case b == nil:
 		delete(j.sandboxes, number)
 	case j.sandboxes == nil:
-		j.sandboxes = map[int]*Sandbox{number: b}
+		j.own().sandboxes = map[int]*Sandbox{number: b}
 	default:
 		j.sandboxes[number] = b
 	}
@@ -72,7 +72,7 @@ func (j *Job) keep(number int, b *Sandbox) {
 func (j *Job) unbox(number int) {
 	if b := j.sandboxes[number]; b != nil {
 		delete(j.sandboxes, number)
-		j.unboxed = append(j.unboxed, b)
+		j.own().unboxed = append(j.unboxed, b)
 	}
 }
 
@@ -86,12 +86,15 @@ func (s *Store) OnUnbox(f func(*Sandbox)) {
 
 // unboxed tells of them. s.mu is held.
 func (s *Store) unboxed(j *Job) {
+	if len(j.unboxed) == 0 {
+		return
+	}
 	for _, b := range j.unboxed {
 		if s.onUnbox != nil {
 			s.onUnbox(b)
 		}
 	}
-	j.unboxed = nil
+	j.own().unboxed = nil
 }
 
 // Boxed is a sandbox with who has it.

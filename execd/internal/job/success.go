@@ -42,7 +42,7 @@ func (j *Job) addUnmet(u *unmet) error {
 	case i >= 0:
 		j.unmet[i] = u
 	default:
-		j.unmet = append(j.unmet, u)
+		j.own().unmet = append(j.unmet, u)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (s *Store) outcome(j *Job, gone []dependency) error {
 		p, err := s.ended.get(d.Job)
 		s.mu.Lock()
 		if err == nil && p != nil { // else it stays not known
-			j.unmet = slices.DeleteFunc(j.unmet, d.isOf)
+			j.own().unmet = slices.DeleteFunc(j.unmet, d.isOf)
 			if u := j.unmetOf(d, p); u != nil {
 				_ = j.addUnmet(u)
 			}

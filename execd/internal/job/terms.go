@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unique"
 
@@ -189,31 +188,18 @@ func needsOf(n *needs) Needs {
 
 // requests are those of Needs that were decoded: most jobs ask for what others
 // have asked for.
-var requests struct {
-	sync.Mutex
-	of map[Needs]*api.SubmitRequest
-}
-
-// maxRequests bounds them.
-const maxRequests = 1000
+var requests common[Needs, *api.SubmitRequest]
 
 // Request returns a request that asks for the needs and nothing else. It is to
 // be read only.
 func (n Needs) Request() *api.SubmitRequest {
-	requests.Lock()
-	defer requests.Unlock()
-	if r := requests.of[n]; r != nil {
+	return requests.of(n, func() *api.SubmitRequest {
+		r := &api.SubmitRequest{}
+		if err := json.Unmarshal([]byte(n.text.Value()), r); err != nil {
+			panic("needs cannot be decoded: " + err.Error()) // needsOf wrote them
+		}
 		return r
-	}
-	r := &api.SubmitRequest{}
-	if err := json.Unmarshal([]byte(n.text.Value()), r); err != nil {
-		panic("needs cannot be decoded: " + err.Error()) // needsOf wrote them
-	}
-	if requests.of == nil || len(requests.of) >= maxRequests {
-		requests.of = map[Needs]*api.SubmitRequest{}
-	}
-	requests.of[n] = r
-	return r
+	})
 }
 
 // Attributes returns those of -attr. It is to be read only.

@@ -77,7 +77,7 @@ func (s *jobSet) Changed(j *Job, tasks api.Tasks) (changed <-chan struct{}, over
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j.changed == nil {
-		j.changed = make(chan struct{})
+		j.own().changed = make(chan struct{})
 	}
 	if s.jobs[j.Number] != j {
 		return j.changed, true, stuck

@@ -86,7 +86,7 @@ func (w *world) journal() *Journal {
 }
 
 func task() *job.Task {
-	return &job.Task{Job: &job.Job{Number: 3, UID: 1001, Owner: "alice", Source: "fetch"}, Number: 1}
+	return &job.Task{Job: &job.Job{Number: 3, Submitter: &job.Submitter{UID: 1001, Owner: "alice"}, Origin: &job.Origin{Source: "fetch"}}, Number: 1}
 }
 
 // at is when all happens, so that a log is the same everywhere.
@@ -424,7 +424,7 @@ func TestNotice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
 		j := w.journal()
-		of := &job.Job{Number: 3, UID: 1001, Owner: "alice", Tasks: api.Tasks{First: 2, Last: 4, Step: 2}}
+		of := &job.Job{Number: 3, Submitter: &job.Submitter{UID: 1001, Owner: "alice"}, Origin: &job.Origin{}, Tasks: api.Tasks{First: 2, Last: 4, Step: 2}}
 		request := &api.SubmitRequest{Cwd: "/work", Tasks: of.Tasks, Attributes: []string{`UserLog="log"`}}
 		j.Notice(of, request, job.Notice{Kind: job.NoticeSubmitted, Tasks: job.AllTasks(of.Tasks)})
 		j.Notice(of, request, job.Notice{Kind: job.NoticeHeld, Tasks: job.AllTasks(of.Tasks), Reason: "via qhold"})

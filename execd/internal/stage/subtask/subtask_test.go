@@ -20,7 +20,7 @@ func tasksOf(t *testing.T) *Tasks {
 	}
 	ts := &Tasks{}
 	host := &base.Host{Name: "h", Launcher: launch.New(launch.Runs{Root: root}), Log: slog.New(slog.DiscardHandler)}
-	ts.Init(host, &job.Task{Job: &job.Job{Number: 7}, Number: 1}, func(string) {})
+	ts.Init(host, &job.Task{Job: &job.Job{Number: 7, Submitter: &job.Submitter{}, Origin: &job.Origin{}}, Number: 1}, func(string) {})
 	return ts
 }
 
