@@ -130,6 +130,13 @@ func (a *accepted) end(c *fetched) (before bool) {
 	return before
 }
 
+// isOver reports whether work has run, or never will.
+func (a *accepted) isOver(c *fetched) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return c.over
+}
+
 // abandon notes why work is not run, and reason returns it; without a text: nobody has
 // said so.
 func (a *accepted) abandon(c *fetched, why slot.Hold) {

@@ -1058,6 +1058,33 @@ func TestRenewalOfEnded(t *testing.T) {
 	})
 }
 
+// What is answered of work that has ended does not end its claim while that is being given to the next.
+func TestRenewalWhileRecorded(t *testing.T) {
+	knobs := allHooks + "KW_HOOK_RENEW_CLAIM = $(HOOK)\nFetchWorkDelay = State == \"Claimed\" && Activity == \"Idle\" ? 0 : 300\n"
+	in(t, knobs, []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a", "JobLeaseDuration = 90"), adOf("b", "JobLeaseDuration = 90"))
+		b.hooks.other = func(_ context.Context, c hook.Call) hook.Result {
+			if c.Hook.Name == hook.RenewClaim && strings.Contains(string(c.Stdin), `"a"`) {
+				return hook.Result{Status: 1}
+			}
+			return hook.Result{}
+		}
+		stop := b.start()
+		b.o.Limits = func() job.Limits {
+			b.RenewNow(nil)
+			time.Sleep(10 * time.Second)
+			return job.Limits{}
+		}
+		b.slots.end(t, b.Layer, 1)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		stop()
+		if n, got := len(b.hooks.of(hook.RenewClaim)), b.slots.told(); n != 1 || !strings.HasSuffix(got, "job 2 starts") || strings.Contains(got, "withdrawn") {
+			t.Errorf("%d renewals; the slots were told\n%s", n, got)
+		}
+	})
+}
+
 // Somebody has the renewal be now: the hook is asked at once, though not more often than twice a
 // second, and the next time a third of the lease later. Slots without such work are named.
 func TestRenewNow(t *testing.T) {

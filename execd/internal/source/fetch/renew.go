@@ -136,6 +136,8 @@ func (w *worker) renewOnce(ctx context.Context, c *fetched, public string, term 
 			return later(began.Add(after), now.Add(renewPace))
 		}
 		why = err.Error()
+	case why == "" && r.Status == notKnown && l.work.isOver(c):
+		return now.Add(term) // its claim waits for the next, or may have it already
 	case why == "" && r.Status == notKnown:
 		l.o.Slots.Withdraw(public, because("its hook says that nobody waits for it"))
 		return now.Add(renewAgain) // it may take a while to end
