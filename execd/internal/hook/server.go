@@ -23,6 +23,8 @@ const (
 	cancelLimit = 10 * time.Second
 	// quitLimit is what a server gets to end of itself when its input has ended.
 	quitLimit = 10 * time.Second
+	// crossLimit bounds the wait for work that is on its way while its question is cancelled.
+	crossLimit = time.Second
 	// exitLimit is what a server gets to end when its output has.
 	exitLimit = 2 * time.Second
 )
@@ -493,24 +495,37 @@ func (l *link) call(ctx context.Context, c *Call) (answered, error) {
 		return out, nil
 	default:
 	}
-	if ctx.Err() != nil {
-		l.cancel(a)
-		return answered{}, context.Cause(ctx)
+	if ctx.Err() == nil {
+		return answered{}, errEnded
 	}
-	return answered{}, errEnded
+	if cause := context.Cause(ctx); l.cancel(a) && c.Hook.Name == FetchWork && !errors.Is(cause, errLimit) {
+		// An answer may have crossed: who has handed out that work takes it for heard.
+		select {
+		case out := <-a.answer:
+			if len(out.body) > 0 {
+				return out, nil
+			}
+		case <-l.gone:
+		case <-time.After(crossLimit):
+		}
+	}
+	return answered{}, context.Cause(ctx)
 }
 
-// cancel says that a call is no longer waited for.
-func (l *link) cancel(a *asked) {
+// cancel says that a call is no longer waited for, and reports whether its answer comes all the same.
+func (l *link) cancel(a *asked) (comes bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open[a.number] == nil || l.ended != nil {
-		return
+	switch {
+	case l.open[a.number] == nil:
+		return true // it is there
+	case l.ended != nil:
+		return false
 	}
 	if i := slices.IndexFunc(l.unsent, func(f frame) bool { return f.number == a.number }); i >= 0 {
 		l.unsent = slices.Delete(l.unsent, i, i+1)
 		delete(l.open, a.number)
-		return
+		return false
 	}
 	l.unsent = append(l.unsent, frame{data: appendCancel(nil, a.number)})
 	l.poke()
@@ -523,4 +538,5 @@ func (l *link) cancel(a *asked) {
 		}
 		l.fail(fmt.Errorf("it has not answered call %d, %v after that was cancelled", a.number, cancelLimit))
 	})
+	return true
 }

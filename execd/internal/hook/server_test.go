@@ -276,6 +276,26 @@ func TestServedLimits(t *testing.T) {
 	b.quiet()
 }
 
+// TestServedCrossing has work that is answered while its question is cancelled.
+func TestServedCrossing(t *testing.T) {
+	t.Parallel()
+	b := serving(t, `case $frame$hook in
+	CALLFETCH_WORK) asked=$n; echo $n >asked ;;
+	CANCEL) done_ $asked 0 work ;;
+	esac`)
+	h := &Hook{Keyword: "SITE", Name: FetchWork, Path: filepath.Join(b.dir, "server"), Limit: long, MaxOutput: 100, Served: true}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	answer := make(chan Result)
+	go func() { answer <- b.r.Run(ctx, Call{Hook: h, Label: "slot 1"}) }()
+	b.await("asked")
+	cancel()
+	if got := <-answer; got.Err != nil || string(got.Stdout) != "work" {
+		t.Errorf("%+v %q", got, got.Stdout)
+	}
+	b.quiet()
+}
+
 // TestServerHangs has a server that does not even answer what was cancelled.
 func TestServerHangs(t *testing.T) {
 	t.Parallel()

@@ -927,6 +927,40 @@ func TestStopEndsHook(t *testing.T) {
 	})
 }
 
+// Work that comes while its slot or execd stops is refused at once: who has handed it out would wait for the end of a lease.
+// Nobody is waited for long who is told.
+func TestStopTurnsAway(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		in(t, allHooks, []int{1}, func(t *testing.T, b *bench) {
+			b.hooks.fetch = func(ctx context.Context, _ hook.Call) hook.Result {
+				<-ctx.Done()
+				return hook.Result{Stdout: []byte(adOf("a"))}
+			}
+			b.hooks.other = endless
+			stop := b.start()
+			began := time.Now()
+			if all {
+				stop()
+			} else {
+				b.set(t, "STARTD_JOB_HOOK_KEYWORD = kw\nKW_HOOK_REPLY_FETCH = $(HOOK)\n")
+				b.Configure()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+			}
+			replies := b.hooks.of(hook.ReplyFetch)
+			if got := b.hooks.words(); got != "FETCH_WORK, REPLY_FETCH reject" || !strings.Contains(replies[0].stdin, `GlobalJobId = "a"`) {
+				t.Errorf("all %t: hooks: %s", all, got)
+			}
+			if took := time.Since(began); all && took > turnAwayLimit {
+				t.Errorf("the stop took %v", took)
+			}
+			if n := len(b.o.Store.Claimed()); n != 0 {
+				t.Errorf("all %t: %d jobs; want none", all, n)
+			}
+		})
+	}
+}
+
 // REQ-HOOK-19, REQ-HOOK-62: without FETCH_WORK no hook is ever called; after a reload that brings one it is, and after
 // one that takes it away an idle claim goes.
 func TestReload(t *testing.T) {

@@ -342,10 +342,11 @@ func (w *worker) ask(ctx context.Context, slot *claim.View) {
 	defer l.o.Slots.Asking(w.slot, false)
 	r := l.o.Hooks.Run(ctx, hook.Call{Hook: h, Stdin: []byte(slot.Ad.OldString()), Label: fmt.Sprintf("slot %v", w.slot)})
 	w.last, w.pace = time.Now(), time.Time{}
-	if ctx.Err() != nil {
-		return // what it brought nobody was told of: it will bring it again
-	}
 	c, why := w.read(&r, h)
+	if ctx.Err() != nil {
+		w.turnAway(c)
+		return
+	}
 	w.note(why)
 	result := metrics.FetchedRefused
 	defer func() { l.o.Counts.Fetch(w.keyword, result, r.Took) }()
@@ -373,6 +374,21 @@ func (w *worker) ask(ctx context.Context, slot *claim.View) {
 			w.last = time.Time{} // what has room for more, or is idle, is not kept from others
 		}
 	}
+}
+
+// turnAwayLimit bounds for how long a stop waits for who is told that his work is refused.
+const turnAwayLimit = 2 * time.Second
+
+// turnAway refuses work that came while the slot was stopped, nil for none: who has handed it out counts on it until
+// its lease is over, and the slot may never ask again.
+func (w *worker) turnAway(c *fetched) {
+	if c == nil {
+		return
+	}
+	w.layer.o.Log.Info(fmt.Sprintf("slot %v: fetch: refused: the slot fetches no work any more", w.slot))
+	ctx, cancel := context.WithTimeout(context.Background(), turnAwayLimit)
+	defer cancel()
+	w.layer.notifier(w.slot).run(ctx, w.keyword, hook.ReplyFetch, []string{"reject"}, c, w.layer.slotAd(w.slot), claim.ID{})
 }
 
 // note notes how the hook has done.
