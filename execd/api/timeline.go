@@ -1,6 +1,6 @@
 package api
 
-// VerbTimeline asks what the runs of the host did lately: TimelineRequest -> TimelineReply.
+// VerbTimeline asks what the runs of the host's jobs did lately: TimelineRequest -> TimelineReply.
 const VerbTimeline = "timeline"
 
 // TimelineRequest asks for what has changed since an earlier reply. With Wait the reply comes
@@ -35,9 +35,10 @@ type TimelineRun struct {
 	Run   int    `json:"run,omitempty"`  // how often it was started before
 	Owner string `json:"owner"`
 	Name  string `json:"name"`
+	Host  string `json:"host,omitempty"` // another one, on which it is; empty: this one
 	Queue string `json:"queue"`
-	// Slots are those that it has, as 1-4,7, and 1_2 of one that was carved; empty: it is not
-	// known which they are.
+	// Slots are those that it has, as 1,7, and 1_2 of one that was carved; of another host that
+	// is its slot by the number that it has there. Empty: it is not known which they are.
 	Slots     string `json:"slots,omitempty"`
 	Submitted int64  `json:"submitted"` // as times of spans
 	Over      bool   `json:"over,omitempty"`

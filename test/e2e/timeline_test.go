@@ -178,3 +178,59 @@ func TestTimelineAfterRestart(t *testing.T) {
 	d.pass("present")
 	d.shows("it to be over", present, func(r *api.TimelineRun) bool { return r.Over })
 }
+
+// TestTimelineAcross has a job of this host on another, with all stages: its files travel there, it runs
+// and is suspended, and what it leaves comes back when its slot is another's. All of it is in the timeline
+// of this host, with the slot that it has there and the times that qacct has; also after a restart.
+func TestTimelineAcross(t *testing.T) {
+	parallel(t)
+	a := newAcross(t, "", "")
+	d := a.login
+	a.mine("data", strings.Repeat("x", 5000))
+	n := a.submit(fmt.Sprintf("until test -e %s/u/go; do sleep 0.2; done; cp data made; exit 3", d.dir), "-N", "life", "-sandbox", "y", "-stagein", "data", "-stageout", "made")
+	job := strconv.Itoa(n)
+	d.shows("the job to run", job, func(r *api.TimelineRun) bool { s, ok := spanOf(r, api.SpanRun); return ok && s.End == 0 })
+	a.as("qmod", "-sj", job)
+	d.shows("it to be suspended", job, func(r *api.TimelineRun) bool { s, ok := spanOf(r, api.SpanSuspended); return ok && s.End == 0 })
+	a.as("qmod", "-usj", job)
+	d.shows("it to go on", job, func(r *api.TimelineRun) bool { s, ok := spanOf(r, api.SpanSuspended); return ok && s.End > 0 })
+	d.open(d.dir + "/u/go")
+	times := d.accounted(job)
+	r := d.shows("it to be over", job, func(r *api.TimelineRun) bool { return r.Over })
+	who := fmt.Sprintf("%+v", r)
+	if r.Name != "life" || r.Host != "node" || r.Queue != "all.q" || r.Slots != "1" || r.Exit != 3 || r.Failed != 0 {
+		t.Errorf("it is %s", who)
+	}
+	var last int64
+	for _, kind := range []api.SpanKind{api.SpanSlot, api.SpanIn, api.SpanRun, api.SpanSuspended, api.SpanOut} {
+		s, ok := spanOf(&r, kind)
+		if !ok || s.Failed || s.Begin < last || s.End < s.Begin || s.End == 0 {
+			t.Errorf("%s is %+v, %v, of %s", kind, s, ok, who)
+		}
+		last = s.Begin
+		if (kind == api.SpanIn || kind == api.SpanOut) && s.Bytes < 5000 {
+			t.Errorf("%s has %d bytes", kind, s.Bytes)
+		}
+	}
+	slot, _ := spanOf(&r, api.SpanSlot)
+	if out, _ := spanOf(&r, api.SpanOut); slot.End > out.Begin {
+		t.Errorf("its output comes before its slot is another's: %s", who)
+	}
+	check := func(r *api.TimelineRun) {
+		t.Helper()
+		ran, _ := spanOf(r, api.SpanRun)
+		if got := map[string]int64{"qsub_time": r.Submitted / 1000, "start_time": ran.Begin / 1000, "end_time": ran.End / 1000}; fmt.Sprint(got) != fmt.Sprint(times) || r.Host != "node" {
+			t.Errorf("the timeline has %v, on %q; qacct has %v", got, r.Host, times)
+		}
+	}
+	check(&r)
+	d.Kill()
+	// What ends within the second in which execd is started it does not take for the past.
+	if err := harness.WaitFor(patience, "that second to pass", func() (bool, error) { return time.Now().Unix() > times["end_time"], nil }); err != nil {
+		t.Fatal(err)
+	}
+	d.begin()
+	a.state(api.PeerUp, "")
+	r = d.shows("the past to be known", job, func(r *api.TimelineRun) bool { return r.Over })
+	check(&r)
+}

@@ -17,7 +17,7 @@ const (
 	timelineGather = 250 * time.Millisecond
 )
 
-// timeline answers what the runs of the host did lately, as qstat shows jobs of everybody.
+// timeline answers what the runs of the host's jobs did lately, as qstat shows jobs of everybody.
 func (s *Server) timeline(ctx context.Context, _ job.Caller, in *incoming) (any, error) {
 	var req api.TimelineRequest
 	if err := in.decode(ctx, &req); err != nil {
@@ -63,14 +63,19 @@ func (s *Server) recall() {
 		s.Log.Warn(fmt.Sprintf("timeline: runs of the past are not known: %v", err))
 		return
 	}
+	others := map[string]string{s.Host: ""} // hosts, as the timeline calls them
+	for _, p := range s.Watch.Status() {
+		others[p.Name] = p.Name
+	}
 	var runs []api.TimelineRun
 	for i := range records {
 		r := &records[i]
-		if r.Hostname != s.Host || r.StartTime == 0 || r.EndTime >= s.Started.Unix() || r.PETaskID != accounting.None && r.PETaskID != "" {
+		host, known := others[r.Hostname]
+		if !known || r.StartTime == 0 || r.EndTime >= s.Started.Unix() || r.PETaskID != accounting.None && r.PETaskID != "" {
 			continue
 		}
 		runs = append(runs, api.TimelineRun{
-			Job: r.JobNumber, Task: r.TaskNumber, Owner: r.Owner, Name: r.JobName, Queue: r.QName, Submitted: r.SubmissionTime * 1000,
+			Job: r.JobNumber, Task: r.TaskNumber, Owner: r.Owner, Name: r.JobName, Host: host, Queue: r.QName, Submitted: r.SubmissionTime * 1000,
 			Failed: r.Failed, Exit: r.ExitStatus, Spans: []api.Span{{Kind: api.SpanRun, Begin: r.StartTime * 1000, End: r.EndTime * 1000}},
 		})
 	}

@@ -149,15 +149,16 @@ func (f *files) Plan(t *job.Task, _ *api.SubmitRequest, _ int, _ uint64) error {
 
 func (f *files) Pushes(*job.Task, *api.SubmitRequest) bool { return f.input }
 
-func (f *files) PushAway(_ context.Context, _ *job.Task, part api.StagePart, _ string, _ bool, to io.Writer, _ func(), _ func(order.Progress)) error {
+func (f *files) PushAway(_ context.Context, _ *job.Task, part api.StagePart, _ string, _ bool, to io.Writer, _ func(), report func(order.Progress)) error {
 	if f.fails != nil {
 		return f.fails
 	}
-	_, err := io.WriteString(to, "the "+string(part))
+	n, err := io.WriteString(to, "the "+string(part))
+	report(order.Progress{Bytes: int64(n)})
 	return err
 }
 
-func (f *files) PullAway(ctx context.Context, t *job.Task, open func(context.Context, string, func(io.Reader) error) error, _ func(order.Progress)) (string, error) {
+func (f *files) PullAway(ctx context.Context, t *job.Task, open func(context.Context, string, func(io.Reader) error) error, report func(order.Progress)) (string, error) {
 	f.mu.Lock()
 	text, broken := f.here[t.RunID()], f.broken
 	f.mu.Unlock()
@@ -167,9 +168,11 @@ func (f *files) PullAway(ctx context.Context, t *job.Task, open func(context.Con
 	if text != "" {
 		return "root of " + text, nil
 	}
+	report(order.Progress{})
 	err := open(ctx, "", func(r io.Reader) error {
 		data, err := io.ReadAll(r)
 		text = string(data)
+		report(order.Progress{Bytes: int64(len(data))})
 		return err
 	})
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 	"paddock/execd/api"
 	"paddock/execd/internal/shadow/match"
 	"paddock/execd/internal/shadow/remote"
+	"paddock/execd/internal/timeline"
 )
 
 // idleFor is how long a claim without work is kept.
@@ -228,7 +229,10 @@ func (l *claims) forget(c *claim) {
 func (l *claims) leave(r *run) {
 	if c := r.claim; c != nil && c.run == r {
 		c.wakeOutput()
-		c.used = c.used || r.over != nil
+		if r.over != nil {
+			c.used = true
+			l.Host.Timeline.Note(r.task.RunID(), timeline.Span{Kind: timeline.Slot, End: time.Now()})
+		}
 		if c.run, c.idle = nil, time.Now(); c.closed {
 			l.forget(c)
 		}

@@ -53,6 +53,9 @@ func (e *ending) conclude(said report.End) {
 		want = &job.Want{By: r.host.name, Requeue: e.rerunnable(), Slot: true, Cause: out.Reason}
 	}
 	e.Outcome, e.Started, e.Ended = &out, said.Started, said.Ended
+	if u := out.Usage; u != nil && u.Start > 0 {
+		r.Host.Timeline.Account(task.RunID(), u.Start, u.End)
+	}
 	if u := said.Used; u != nil {
 		e.Total = api.Usage{Wallclock: float64(u.RuWallclock), CPU: u.CPU, Mem: u.Mem, IO: u.IO, IOWait: u.IOW, MaxVMem: u.MaxVMem}
 	}

@@ -333,6 +333,9 @@ func (r *run) lostAt() time.Time {
 
 // tellQueue notes that a run is over, before its task can start again.
 func (r *run) tellQueue() {
+	if r.tail.End == nil { // it was not begun, and the next try has its number
+		r.Host.Timeline.Leave(r.task.RunID(), time.Now(), -1, -1)
+	}
 	used := &r.tail.Facts.Total
 	r.Back(r.task, schedule.Used{CPU: used.CPU, Mem: used.Mem, IO: used.IO})
 }

@@ -8,6 +8,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/shadow/match"
+	"paddock/execd/internal/timeline"
 	"paddock/spool"
 )
 
@@ -65,7 +66,25 @@ func (l *runs) enter(t *job.Task, c *claim) *run {
 			c.run = r
 		}
 	}
+	l.Host.Timeline.Enter(r.line())
 	return r
+}
+
+// line is what the timeline says of a run as a whole, and since when it has its slot; zero: it has
+// none any more. core.mu is held.
+func (r *run) line() (of timeline.Of, taken time.Time) {
+	t := r.task
+	of = timeline.Of{
+		Run: t.RunID(), Array: t.Job.Tasks.IsArray(), Owner: t.Job.Owner, Name: t.Job.Terms().Name, Host: r.host.name, Queue: t.Start.Queue,
+		Submitted: t.Job.Submitted,
+	}
+	if c := r.claim; c != nil {
+		of.Slots = c.Slot
+		if c.run == r {
+			taken = t.Started
+		}
+	}
+	return of, taken
 }
 
 // start starts a task of a job under a claim, and reports whether there was one, or whether its
@@ -109,6 +128,9 @@ func (l *runs) lead(r *run) {
 // drop forgets a run that is over.
 func (l *runs) drop(r *run) {
 	delete(l.list, r.id())
+	if e := r.tail.End; e != nil {
+		l.Host.Timeline.Leave(r.task.RunID(), time.Now(), e.Failed, e.Exit)
+	}
 	l.now.answer(r.task.Job, false) // if it was not begun
 	l.claims.leave(r)
 	l.claims.endOutput(r)

@@ -130,6 +130,7 @@ func (s *Shadows) Recover(t *job.Task) {
 	}
 	if !ended && !over {
 		s.Depart(t, true)
+		r.note()
 	}
 	s.logf("job %v: found after the restart: %s", t, cmp.Or(map[job.State]string{job.Ended: "has ended on ", job.Over: "is over on "}[state], "runs on ")+r.host.name)
 }

@@ -30,6 +30,7 @@ import (
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/stage/base"
+	"paddock/execd/internal/timeline"
 	"paddock/execd/internal/user"
 	"paddock/spool"
 )
@@ -354,7 +355,7 @@ func (h *home) begin() {
 	config := &conf.Config{Queues: []conf.Queue{{Name: "all.q"}}, Knobs: knobtest.Parse(h.t, h.knobs)}
 	now := func() *conf.Config { return config }
 	host := &base.Host{
-		Name: "login", Store: h.store, Book: account.New(filepath.Join(h.dir, "accounting"), h.store), Users: &user.Directory{}, Config: now, Mail: mail.New(now, "login", log), Counts: &metrics.Counts{}, Log: log,
+		Name: "login", Store: h.store, Book: account.New(filepath.Join(h.dir, "accounting"), h.store), Users: &user.Directory{}, Config: now, Mail: mail.New(now, "login", log), Counts: &metrics.Counts{}, Timeline: &timeline.Timeline{}, Log: log,
 	}
 	h.s = New(Execd{
 		Host: host, Root: h.root, Domain: func() string { return "cluster" },

@@ -14,6 +14,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/policy"
 	"paddock/execd/internal/shadow/report"
+	"paddock/execd/internal/timeline"
 )
 
 // told is what a host has told of a run. It is guarded by core.mu.
@@ -118,12 +119,14 @@ func (r *run) hear(e *api.ActivationEvent, s *ad.Status, most time.Duration) (ac
 	switch e.Kind {
 	case api.ActivationStarted, api.ActivationUpdate, api.ActivationSuspended, api.ActivationResumed:
 		if r.update(e, s, most) {
+			r.note()
 			r.poke()
 		}
 	case api.ActivationOver:
 		// The claim is free before the end is accounted.
 		if r.there = true; e.End != nil && r.over == nil {
 			r.over, r.outcome = e.End, e.Outcome
+			r.note()
 			if !r.pulls() {
 				r.runs.claims.leave(r)
 			}
@@ -136,6 +139,7 @@ func (r *run) hear(e *api.ActivationEvent, s *ad.Status, most time.Duration) (ac
 	case api.ActivationFinal:
 		if e.End != nil && r.final == nil {
 			r.over, r.final, r.endSeq = e.End, e.End, e.Seq
+			r.note()
 			r.runs.claims.leave(r)
 			r.poke()
 		}
@@ -148,6 +152,25 @@ func (r *run) hear(e *api.ActivationEvent, s *ad.Status, most time.Duration) (ac
 		return false
 	}
 	return true
+}
+
+// note has the timeline show what is told of a run: that it runs, or is suspended, or does no more.
+// core.mu is held.
+func (r *run) note() {
+	id, now := r.task.RunID(), time.Now()
+	switch {
+	case r.over != nil:
+		r.Host.Timeline.Note(id, timeline.Span{Kind: timeline.Job, End: now})
+		return
+	case r.status.Started.IsZero(): // it has told nothing yet
+		return
+	}
+	r.Host.Timeline.Note(id, timeline.Span{Kind: timeline.Job, Begin: r.status.Started})
+	if r.status.Suspended {
+		r.Host.Timeline.Note(id, timeline.Span{Kind: timeline.Suspended, Begin: now})
+	} else {
+		r.Host.Timeline.Note(id, timeline.Span{Kind: timeline.Suspended, End: now})
+	}
 }
 
 // hearAgain notes that the host of a run answers again. It may have been started anew, and count

@@ -1,7 +1,7 @@
-// Package timeline remembers what the runs of this host did lately, for those who look:
-// when each had its slots, and when within that its hooks ran, its files travelled, its job
-// ran and was suspended. Packages stage, finish and jobhook tell it by Note; the server asks
-// by Since. It is memory alone: after a restart runs that go on are told anew, and those that
+// Package timeline remembers what the runs of this host's jobs did lately, here and on other
+// hosts, for those who look: when each had its slots, and when within that its hooks ran, its
+// files travelled, its job ran and was suspended. Packages stage, finish, jobhook and shadow
+// tell it by Note; the server asks by Since. It is memory alone: after a restart runs that go on are told anew, and those that
 // are over come from the accounting file, as far as that is known of them.
 //
 // It has no goroutine and no timer. Who waits for a change has a channel, and without one a
@@ -42,8 +42,9 @@ type Of struct {
 	Array     bool
 	Owner     string
 	Name      string
+	Host      string // another one, on which it is; empty: this one
 	Queue     string
-	Slots     string // of the queue, as 1-4,7; empty: not known
+	Slots     string // of the queue, or of the other host, as 1,7; empty: not known
 	Submitted time.Time
 }
 
@@ -84,7 +85,7 @@ type line struct {
 }
 
 func (l *line) cost() int {
-	return lineCost + spanCost*cap(l.spans) + len(l.of.Owner) + len(l.of.Name) + len(l.of.Queue) + len(l.of.Slots)
+	return lineCost + spanCost*cap(l.spans) + len(l.of.Owner) + len(l.of.Name) + len(l.of.Host) + len(l.of.Queue) + len(l.of.Slots)
 }
 
 // Timeline is what is remembered. The zero value is ready, and a nil one remembers nothing.
@@ -125,8 +126,7 @@ func (t *Timeline) Enter(of Of, taken time.Time) {
 }
 
 // Note notes a span of a run whose line was begun: that it begins, or that the one of its kind
-// that goes on has ended. What was not seen to begin is noted as a whole; of a Job that is how it
-// is accounted, whatever was noted before.
+// that goes on has ended. What was not seen to begin is noted as a whole.
 func (t *Timeline) Note(run spool.RunID, s Span) {
 	if t == nil {
 		return
@@ -142,6 +142,25 @@ func (t *Timeline) Note(run spool.RunID, s Span) {
 		t.cost += l.cost() - before
 		t.front(l)
 	}
+}
+
+// Account has the job of a run begin and end within the seconds that are accounted, as near to
+// what was noted as that is, so that all who tell of a run tell the same. Execd sees the end of a
+// job later than its shepherd does, or not at all, and another host tells them by its own clock.
+func (t *Timeline) Account(run spool.RunID, begin, end int64) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.open[run]
+	if l == nil {
+		return
+	}
+	before := l.cost()
+	l.account(begin, end)
+	t.cost += l.cost() - before
+	t.front(l)
 }
 
 // Leave ends the line of a run at a time, with what the accounting file says of it; -1: nothing.
@@ -168,7 +187,7 @@ func (t *Timeline) Past(runs []api.TimelineRun) {
 	defer t.mu.Unlock()
 	for _, r := range slices.Backward(runs) {
 		l := &line{
-			of:   Of{Run: spool.RunID{Job: r.Job, Task: max(r.Task, 1)}, Array: r.Task > 0, Owner: r.Owner, Name: cut(r.Name), Queue: r.Queue, Submitted: time.UnixMilli(r.Submitted)},
+			of:   Of{Run: spool.RunID{Job: r.Job, Task: max(r.Task, 1)}, Array: r.Task > 0, Owner: r.Owner, Name: cut(r.Name), Host: r.Host, Queue: r.Queue, Submitted: time.UnixMilli(r.Submitted)},
 			over: true, failed: r.Failed, exit: r.Exit,
 		}
 		for _, s := range r.Spans {
@@ -269,10 +288,6 @@ func (l *line) note(s Span) bool {
 		return false
 	}
 	going := l.going(s.Kind)
-	if i := slices.IndexFunc(l.spans, func(s span) bool { return s.kind == Job }); s.Kind == Job && !s.Begin.IsZero() && i >= 0 {
-		going = &l.spans[i] // it is told once more, as it is accounted
-		going.begin = s.Begin.UnixMilli()
-	}
 	if going == nil {
 		if !s.Begin.IsZero() {
 			l.add(s)
@@ -280,12 +295,36 @@ func (l *line) note(s Span) bool {
 		return !s.Begin.IsZero()
 	}
 	going.end, going.bytes, going.failed = s.End.UnixMilli(), s.Bytes, s.Failed
-	if s.Kind == Job { // what is over is stopped no more
-		if stopped := l.going(Suspended); stopped != nil {
-			stopped.end = going.end
-		}
+	if s.Kind == Job {
+		l.resume(going.end)
 	}
 	return true
+}
+
+// resume ends that it is suspended, as what is over is no more.
+func (l *line) resume(at int64) {
+	if stopped := l.going(Suspended); stopped != nil {
+		stopped.end = at
+	}
+}
+
+// account is Account of a line.
+func (l *line) account(begin, end int64) {
+	i := slices.IndexFunc(l.spans, func(s span) bool { return s.kind == Job })
+	if i < 0 {
+		l.add(Span{Kind: Job, Begin: time.UnixMilli(within(0, begin)), End: time.UnixMilli(within(0, end))})
+		return
+	}
+	s := &l.spans[i]
+	s.begin, s.end = within(s.begin, begin), within(s.end, end)
+	l.resume(s.end)
+}
+
+// within returns the time within a second that is the nearest to one that was seen; 0: none was.
+// Another host may tell of any second.
+func within(seen, second int64) int64 {
+	first := min(second, 1<<40) * 1000
+	return min(max(seen, first), first+999)
 }
 
 // add adds a span. Of more than there is room for the oldest goes that is short of telling what
@@ -327,7 +366,7 @@ func (l *line) end(at time.Time) {
 // shown is a line as replies have it.
 func (l *line) shown() api.TimelineRun {
 	r := api.TimelineRun{
-		Job: l.of.Run.Job, Run: l.of.Run.Run, Owner: l.of.Owner, Name: l.of.Name, Queue: l.of.Queue, Slots: l.of.Slots,
+		Job: l.of.Run.Job, Run: l.of.Run.Run, Owner: l.of.Owner, Name: l.of.Name, Host: l.of.Host, Queue: l.of.Queue, Slots: l.of.Slots,
 		Submitted: l.of.Submitted.UnixMilli(), Over: l.over, Failed: l.failed, Exit: l.exit, Spans: make([]api.Span, len(l.spans)),
 	}
 	if l.of.Array {

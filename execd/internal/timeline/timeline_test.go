@@ -65,7 +65,7 @@ func TestLife(t *testing.T) {
 	l.Enter(Of{Run: run(2)}, at(22))
 	l.Note(run(1), Span{Kind: Suspended, Begin: at(25)})
 	l.Note(run(1), Span{Kind: Job, End: at(30)})
-	l.Note(run(1), Span{Kind: Job, Begin: at(20), End: at(29)}) // as it is accounted
+	l.Account(run(1), 20, 29)
 	l.Note(run(1), Span{Kind: Slot, End: at(31)})
 	l.Note(run(1), Span{Kind: Out, Begin: at(31)})
 	got, cursor, _ = since(&l, cursor)
@@ -205,6 +205,7 @@ func TestNil(*testing.T) {
 	var l *Timeline
 	l.Enter(Of{Run: run(1)}, at(1))
 	l.Note(run(1), Span{Kind: Job, Begin: at(1)})
+	l.Account(run(1), 1, 2)
 	l.Leave(run(1), at(2), 0, 0)
 }
 

@@ -128,7 +128,7 @@ func (f *End) Reap(sampled api.Usage) error {
 	}
 	f.Outcome, f.Total = &out, usage.Final(sampled, out.Usage)
 	if u := out.Usage; u != nil && u.Start > 0 {
-		f.host.Timeline.Note(f.of.RunID(), timeline.Span{Kind: timeline.Job, Begin: within(f.Started, u.Start), End: within(f.Ended, u.End)})
+		f.host.Timeline.Account(f.of.RunID(), u.Start, u.End)
 	}
 	switch {
 	case state == job.Over:
@@ -137,20 +137,6 @@ func (f *End) Reap(sampled api.Usage) error {
 		f.End = f.Conclude(&out)
 	}
 	return nil
-}
-
-// within returns a time within a second of accounting: the one that was seen, or else the nearest
-// to it, so that all who tell of a run tell the same. Execd sees the end of a job later than its
-// shepherd does, or not at all.
-func within(seen time.Time, second int64) time.Time {
-	first := time.Unix(second, 0)
-	switch last := first.Add(time.Second - time.Millisecond); {
-	case seen.IsZero() || seen.Before(first):
-		return first
-	case seen.After(last):
-		return last
-	}
-	return seen
 }
 
 // Conclude makes of a run's outcome what is recorded of it.
