@@ -62,7 +62,7 @@ func (s *Store) read(number int, r *recordReader) *loaded {
 	data, err := r.read(s.path(number))
 	if err == nil {
 		l.size = len(data)
-		l.job, l.whole, err = decodeBy(&r.header, data)
+		l.job, l.whole, err = decodeBy(&r.headers, data)
 	}
 	if l.err = err; err != nil {
 		l.data = bytes.Clone(data)
@@ -72,8 +72,8 @@ func (s *Store) read(number int, r *recordReader) *loaded {
 
 // recordReader reads files by plain system calls. What one needs is used again for the next.
 type recordReader struct {
-	buf    []byte
-	header digest
+	buf     []byte
+	headers headers
 }
 
 // read returns the content of a file, good until the next call.

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unique"
 
 	"paddock/execd/api"
 	"paddock/execd/internal/schedule"
@@ -263,41 +262,20 @@ type Place struct {
 // trace of a write that was cut short: it was promised to nobody, and whole
 // says how many bytes are good. Any other damage is an error; the job that is
 // returned with it knows what could be read.
-func decode(data []byte) (j *Job, whole int, err error) { return decodeBy(new(digest), data) }
+func decode(data []byte) (j *Job, whole int, err error) { return decodeBy(new(headers), data) }
 
-// decodeBy is decode with the memory of another header.
-func decodeBy(h *digest, data []byte) (j *Job, whole int, err error) {
+// decodeBy is decode after others, of whose headers something is known.
+func decodeBy(hs *headers, data []byte) (j *Job, whole int, err error) {
 	whole = bytes.LastIndexByte(data, '\n') + 1
 	first, rest, ok := bytes.Cut(data[:whole], []byte("\n"))
 	if !ok {
 		return nil, 0, errors.New("the header is cut short")
 	}
-	*h = digest{}
-	if err := json.Unmarshal(first, h); err != nil || h.Format != Format {
-		// Another format may have other types elsewhere in the line.
-		var probe struct {
-			Format int `json:"format"`
-		}
-		if probeErr := json.Unmarshal(first, &probe); probeErr == nil && probe.Format != Format {
-			return nil, 0, fmt.Errorf("%w: the record has %d, this execd reads %d", spool.ErrFormat, probe.Format, Format)
-		}
-		return nil, 0, fmt.Errorf("line 1 is not a header: %v", err)
+	h, terms, err := hs.decode(first)
+	if err != nil {
+		return nil, 0, err
 	}
-	if err := h.check(h.Request.Tasks); err != nil {
-		return nil, 0, fmt.Errorf("line 1 is not a header: %v", err)
-	}
-	for _, u := range h.Unmet {
-		if _, ok := parseTasks(u.Tasks, h.Request.Tasks); !ok {
-			return nil, 0, fmt.Errorf("line 1 is not a header: tasks %q are none of the job's", u.Tasks)
-		}
-	}
-	if only := h.Request.Only; only != "" {
-		if _, ok := parseTasks(only, h.Request.Tasks); !ok {
-			return nil, 0, fmt.Errorf("line 1 is not a header: only %q", only)
-		}
-	}
-	share(h)
-	j = newJob(h)
+	j = jobOf(h, terms)
 	for n := 2; len(rest) > 0; n++ {
 		var text []byte
 		text, rest, _ = bytes.Cut(rest, []byte("\n"))
@@ -310,14 +288,6 @@ func decodeBy(h *digest, data []byte) (j *Job, whole int, err error) {
 		}
 	}
 	return j, whole, nil
-}
-
-// share has what most jobs have in common in memory once.
-func share(h *digest) {
-	r := &h.Request
-	for _, text := range []*string{(*string)(&r.Name), (*string)(&r.Account), &r.Mail} {
-		*text = unique.Make(*text).Value()
-	}
 }
 
 // check refuses a header that execd itself would not have written.
@@ -787,7 +757,10 @@ func (t *Task) Home() api.Home {
 	return api.Home{Job: t.Job.Number, Task: t.Number, Run: t.Run, Array: t.Job.Tasks}
 }
 
-func newJob(h *digest) *Job {
+func newJob(h *digest) *Job { return jobOf(h, h.Request.terms().common()) }
+
+// jobOf returns the job of a header with these terms.
+func jobOf(h *digest, terms *Terms) *Job {
 	r := &h.Request
 	j := &Job{
 		Number: h.Job, Submitter: h.submitter(), Origin: &fromQsub, particulars: &noParticulars,
@@ -801,7 +774,7 @@ func newJob(h *digest) *Job {
 	if r.Work != nil {
 		j.Origin = &Origin{r.Work.Holder, string(r.Work.Identity), r.Work.Activation}
 	}
-	j.terms.Store(r.terms().common())
+	j.terms.Store(terms)
 	if r.Hold != "" {
 		all := j.all()
 		_ = j.hold(&all, r.Hold, true) // letters are checked at submission
