@@ -10,6 +10,7 @@ import (
 
 	"paddock/shepherd/internal/hook"
 	"paddock/shepherd/internal/parent"
+	_ "paddock/shepherd/internal/stack"
 	"paddock/shepherd/internal/starter"
 )
 

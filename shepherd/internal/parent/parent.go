@@ -107,7 +107,6 @@ func Run(o Options) int {
 		Complain(restart(o).Error())
 		return ExitNotStarted
 	}
-	enlargeStack(false)
 	if err := unix.Chdir(o.Dir); err != nil {
 		Complain("cannot work in " + strconv.Quote(o.Dir) + ": " + err.Error())
 		return ExitNotStarted
@@ -150,19 +149,6 @@ func Run(o Options) int {
 		p.launcher.inherited = inheritedFD
 	}
 	return p.run()
-}
-
-// enlargeStack has the stack grow at once to the 16 kB that a shepherd needs. One that
-// doubles again and again leaves pages of each size behind, which nobody else uses. Its
-// frame is that large, though no byte of it is touched.
-//
-//go:noinline
-func enlargeStack(touch bool) byte {
-	if !touch {
-		return 0
-	}
-	var frame [9 << 10]byte
-	return frame[unix.Getpid()%len(frame)]
 }
 
 // Complain prints the one line for whoever started us by hand.

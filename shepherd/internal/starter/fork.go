@@ -30,17 +30,14 @@ func (p *plan) start(group int) (pid, pidfd int, err error) {
 	at := p.room(4) // no variable of Go's: the kernel writes there
 	fd := (*int32)(p.area.at(at))
 	*fd = -1
-	var into *cloneArgs
+	args := &cloneArgs{flags: unix.CLONE_PIDFD, exitSignal: uint64(unix.SIGCHLD), pidfd: uint64(at)}
 	if group >= 0 {
-		into = &cloneArgs{
-			flags: unix.CLONE_PIDFD | unix.CLONE_INTO_CGROUP, exitSignal: uint64(unix.SIGCHLD),
-			pidfd: uint64(at), cgroup: uint64(group),
-		}
+		args.flags, args.cgroup = args.flags|unix.CLONE_INTO_CGROUP, uint64(group)
 	}
 	// As package syscall does, that a descriptor which somebody else is making is
 	// not in the process before it is marked to be closed.
 	syscall.ForkLock.Lock()
-	n, errno := fork(p.area, into, at)
+	n, errno := fork(p.area, args, uintptr(unix.Getpagesize()))
 	syscall.ForkLock.Unlock()
 	if errno != 0 {
 		return 0, -1, errno
@@ -48,27 +45,50 @@ func (p *plan) start(group int) (pid, pidfd int, err error) {
 	return int(n), int(*fd), nil
 }
 
+// heapChunk is the size of the pieces in which Go's heap grows, and what they are
+// aligned to.
+const heapChunk = 4 << 20
+
 // fork forks. The process that it makes has memory of its own: the rights that
 // it takes on must not make this one a stranger to root (prctl(2),
-// PR_SET_DUMPABLE), and it is not waited for.
+// PR_SET_DUMPABLE), and it is not waited for. Go's heap is left out of that memory,
+// except for the pages of this stack, because nothing else of it is needed there, and
+// what both have is copied page by page when the shepherd goes on and writes to it,
+// which costs more than all the rest of a fork.
 //
 //go:noinline
 //go:norace
 //go:nocheckptr
-func fork(a *area, into *cloneArgs, pidfd uintptr) (pid uintptr, errno unix.Errno) {
-	beforeFork()
-	if into != nil {
-		pid, _, errno = unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(into)), unsafe.Sizeof(*into), 0)
-	} else {
-		pid, _, errno = unix.RawSyscall6(unix.SYS_CLONE, unix.CLONE_PIDFD|uintptr(unix.SIGCHLD), 0, pidfd, 0, 0, 0)
+func fork(a *area, args *cloneArgs, page uintptr) (pid uintptr, errno unix.Errno) {
+	var here byte
+	beforeFork() // from now on the stack does not move
+	sp := uintptr(unsafe.Pointer(&here)) &^ (page - 1)
+	heap := sp &^ (heapChunk - 1)
+	if low, high := sp-2*page, sp+2*page; low > heap && high < heap+heapChunk {
+		unix.RawSyscall(unix.SYS_MADVISE, heap, low-heap, unix.MADV_DONTFORK)
+		unix.RawSyscall(unix.SYS_MADVISE, high, heap+heapChunk-high, unix.MADV_DONTFORK)
 	}
-	if errno != 0 || pid != 0 {
-		afterFork()
-		return pid, errno
+	// The kernel forgets the runtime's handlers at once.
+	args.flags |= unix.CLONE_CLEAR_SIGHAND
+	pid, _, errno = unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0)
+	if errno == 0 && pid == 0 {
+		a.execute()
 	}
-	afterForkInChild()
-	a.execute()
-	return 0, 0
+	unix.RawSyscall(unix.SYS_MADVISE, heap, heapChunk, unix.MADV_DOFORK)
+	if errno != 0 { // before Linux 5.5
+		args.flags &^= unix.CLONE_CLEAR_SIGHAND
+		if args.flags&unix.CLONE_INTO_CGROUP != 0 {
+			pid, _, errno = unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0)
+		} else {
+			pid, _, errno = unix.RawSyscall6(unix.SYS_CLONE, uintptr(args.flags|args.exitSignal), 0, uintptr(args.pidfd), 0, 0, 0)
+		}
+		if errno == 0 && pid == 0 {
+			afterForkInChild()
+			a.execute()
+		}
+	}
+	afterFork()
+	return pid, errno
 }
 
 // execute works through a plan. It does not return. It runs in a forked process

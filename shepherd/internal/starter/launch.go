@@ -74,6 +74,10 @@ func Launch(place Place) (*Process, error) {
 // begin makes the first steps, up to the wait for the order.
 func (s *Process) begin(pair [2]int) {
 	p := s.plan
+	var mask unix.Sigset_t // of now: all are blocked while a process forks
+	if unix.PthreadSigmask(unix.SIG_BLOCK, nil, &mask) == nil {
+		p.call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, store(p, mask), 0, 8)
+	}
 	if pair[1] != fdReport {
 		p.call(unix.SYS_DUP3, uintptr(pair[1]), fdReport, unix.O_CLOEXEC)
 		p.fails(fail, 1, 0, false)
