@@ -585,6 +585,7 @@ func dirWith(name string, dirs ...string) string {
 
 // run recovers, serves, and stops in order.
 func (d *daemon) run(ctx context.Context) error {
+	coalesceTimers()
 	if err := d.launch.Init(); err != nil {
 		return err
 	}
