@@ -60,6 +60,8 @@ NEED_PACKAGES = lintian=lintian rpm=rpm rpmlint=rpmlint cpio=cpio mmdebstrap=mmd
 	systemd-analyze=systemd
 NEED_ENGINE   = pg_createcluster=postgresql,postgresql-common psql=postgresql-client pgbouncer=pgbouncer flock=util-linux
 NEED_SLURM    = slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge
+NEED_BENCH    = sshd=openssh-server ssh=openssh-client rsync=rsync setpriv=util-linux ip=iproute2 tsp=task-spooler \
+	parallel=parallel strace=strace
 NEED_WEB      = promtool=prometheus chromium=chromium
 NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=busybox-static cpio=cpio
 
@@ -83,7 +85,7 @@ modules:
 
 # packages installs all that the targets take from Debian, at once.
 packages:
-	test/need $(NEED_TEST) $(NEED_RACE) $(NEED_MAN) $(NEED_INTEROP) $(NEED_WORKFLOW) $(NEED_ENGINE) $(NEED_SLURM) $(NEED_WEB) $(NEED_PACKAGES) $(NEED_VM)
+	test/need $(NEED_TEST) $(NEED_RACE) $(NEED_MAN) $(NEED_INTEROP) $(NEED_WORKFLOW) $(NEED_ENGINE) $(NEED_BENCH) $(NEED_SLURM) $(NEED_WEB) $(NEED_PACKAGES) $(NEED_VM)
 
 build:
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/execd ./execd
@@ -280,10 +282,10 @@ soak:
 	$(GOTEST) -count=1 -timeout 60m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 90m -v -run '^TestPowerCuts' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 
-# bench runs beside a real Grid Engine and OpenSSH, which it installs, and draws when jobs ran
-# with and without output that travels beside them. Root only.
+# bench runs beside a real Grid Engine, OpenSSH, task-spooler and GNU parallel, which it
+# installs, and draws when jobs ran with and without output that travels beside them. Root only.
 bench: build
-	test/need sshd=openssh-server ssh=openssh-client rsync=rsync setpriv=util-linux ip=iproute2 $(NEED_ENGINE)
+	test/need $(NEED_BENCH) $(NEED_ENGINE)
 	$(GO) run ./test/bench -bin $(BIN) -svg test/bench/makespan.svg $(BENCHFLAGS)
 
 # vuln is not in check, since its database is not reachable from every network.

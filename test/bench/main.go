@@ -162,6 +162,7 @@ func (b *bench) run(only string) (err error) {
 		{"qstat", b.qstatTime},
 		{"hooks", b.hookTime},
 		{"jobs", b.jobRate},
+		{"lean", b.leanTime},
 		{"array", b.largeArray},
 		{"crowd", b.crowd},
 		{"idle", b.idleTime},
