@@ -1,5 +1,7 @@
 package api
 
+import "time"
+
 // Verbs of qwait, qlog and qtop.
 const (
 	VerbFind   = "find"   // FindRequest -> FindReply
@@ -134,8 +136,16 @@ type TopReply struct {
 	Stuck      int      `json:"stuck"`   // the same, and it cannot be delivered until somebody has looked
 	Failed     int      `json:"failed"`  // tasks that ran and did not succeed, of the jobs that finished_jobs has remembered
 	Drain      *Drain   `json:"drain,omitempty"`
-	Jobs       []TopJob `json:"jobs"`           // as in JobsReply
-	More       bool     `json:"more,omitempty"` // there are more than MaxTop of a kind
+	Pilot      *Pilot   `json:"pilot,omitempty"` // nil: it is none
+	Jobs       []TopJob `json:"jobs"`            // as in JobsReply
+	More       bool     `json:"more,omitempty"`  // there are more than MaxTop of a kind
+}
+
+// Pilot is the job of a batch system as which execd runs.
+type Pilot struct {
+	Scheduler string    `json:"scheduler"`     // slurm, ge, or none
+	Job       string    `json:"job,omitempty"` // as that calls it
+	Ends      time.Time `json:"ends,omitzero"` // when it leaves; zero: it has no time for that
 }
 
 // TopJob is a running task with what it uses, or the pending tasks of a job.

@@ -79,11 +79,11 @@ func busy(t *testing.T) *harness.Daemon {
 // evil is the name of a job that wants to be more than a name.
 const evil = "<img-src=x-onerror=document.title='owned'><b>bold"
 
-// newPage starts qweb, and returns the address that it prints.
-func newPage(t *testing.T, d *harness.Daemon) string {
+// newPage starts qweb for the execd in a directory, and returns the address that it prints.
+func newPage(t *testing.T, dir string) string {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), filepath.Join(os.Getenv("PADDOCK_BIN"), "qweb"))
-	cmd.Env = append(os.Environ(), "PADDOCK_DIR="+d.Dir)
+	cmd.Env = append(os.Environ(), "PADDOCK_DIR="+dir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ const ready = `document.documentElement.dataset.ready && document.querySelectorA
 func TestPage(t *testing.T) {
 	b := newBrowser(t)
 	d := busy(t)
-	address := newPage(t, d)
+	address := newPage(t, d.Dir)
 	axe := axeCore(t)
 	for _, scheme := range []string{"light", "dark"} {
 		b.view(1400, 1000, scheme)

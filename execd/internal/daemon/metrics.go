@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/server"
 	"paddock/execd/internal/slot"
@@ -20,7 +19,10 @@ func (d *daemon) snapshot() *metrics.Snapshot {
 	s := &metrics.Snapshot{
 		Version: d.opts.Version, Host: d.host, Started: d.began, Counts: &d.counts,
 		Tasks: map[string]int{"pending": n.Pending, "hold": n.Held, "running": n.Running, "suspended": n.Suspended, "sending": n.Sending, "stuck": n.Stuck, "error": n.Errored},
-		Load:  map[string]float64{}, Problems: d.problems(), Reports: d.fetch.Reports(), PilotEnd: d.pilotEnd(),
+		Load:  map[string]float64{}, Problems: d.problems(), Reports: d.fetch.Reports(),
+	}
+	if p := d.config.Current().Pilot(); p != nil {
+		s.PilotEnd = p.Ends
 	}
 	for _, v := range d.queue.Views(slot.ID{}, false) {
 		if v.Lease > 0 && (s.Lease == nil || v.Left < *s.Lease) {
@@ -44,18 +46,6 @@ func (d *daemon) snapshot() *metrics.Snapshot {
 		}
 	}
 	return s
-}
-
-// pilotEnd returns when this execd ends; zero: it is no pilot, or has no end.
-func (d *daemon) pilotEnd() time.Time {
-	knobs := d.config.Current().Knobs
-	if _, pilot := knobs.Lookup(knob.Pilot); !pilot {
-		return time.Time{}
-	}
-	if end := knobs.Int(knob.PilotEnd, 0); end > 0 {
-		return time.Unix(int64(end), 0)
-	}
-	return time.Time{}
 }
 
 // metrics returns the metrics as text.

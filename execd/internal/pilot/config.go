@@ -113,9 +113,9 @@ func knobs(a *Allocation, until time.Time) string {
 MEMORY = %d
 MachineMaxVacateTime = %d
 %s = %s
-PilotJobId = %s
-STARTD_ATTRS = $(STARTD_ATTRS) %[3]s PilotJobId
-`, max(a.Memory>>20, 1), vacateTime, knob.Pilot, classad.String(a.Scheduler).Expr().OldString(), classad.String(a.Job).Expr().OldString())
+%s = %s
+STARTD_ATTRS = $(STARTD_ATTRS) %[3]s %[5]s
+`, max(a.Memory>>20, 1), vacateTime, knob.Pilot, classad.String(a.Scheduler).Expr().OldString(), knob.PilotJob, classad.String(a.Job).Expr().OldString())
 	if until.IsZero() {
 		return text
 	}

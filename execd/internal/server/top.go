@@ -108,7 +108,7 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 	}
 	tally := s.Store.Tally()
 	reply := api.TopReply{
-		Host: s.Host, Slots: s.Config().Slots(), Drain: s.drained(),
+		Host: s.Host, Slots: s.Config().Slots(), Drain: s.drained(), Pilot: s.Config().Pilot(),
 		Running: tally.Running, Suspended: tally.Suspended, Pending: tally.Pending, Held: tally.Held, InError: tally.Errored,
 		Sending: tally.Sending, Stuck: tally.Stuck, Failed: tally.Failed,
 	}

@@ -3,6 +3,7 @@ package show
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,20 +60,21 @@ const ganttLegend = "= run  s suspended  < input  > output  h hook  . idle in sl
 
 // ganttLane is a slot.
 type ganttLane struct {
-	queue, slot string
-	cells       []rune
+	host, queue, slot string // another host; empty: this one
+	cells             []rune
 }
 
-// lines draws the chart in so many columns: times, and a line for each slot.
+// lines draws the chart in so many columns: times, a line for each slot, and one for each slot of
+// another host in which jobs of this one ran.
 func (g *gantt) lines(columns int, width time.Duration) []string {
 	const head = 14 // for the queue and the slot
 	cells := max(columns-head, 10)
-	lanes, at := []*ganttLane{}, map[[2]string]*ganttLane{}
-	add := func(queue, slot string) *ganttLane {
-		l := at[[2]string{queue, slot}]
+	lanes, at := []*ganttLane{}, map[[3]string]*ganttLane{}
+	add := func(host, queue, slot string) *ganttLane {
+		l := at[[3]string{host, queue, slot}]
 		if l == nil {
-			l = &ganttLane{queue, slot, []rune(strings.Repeat(" ", cells))}
-			at[[2]string{queue, slot}] = l
+			l = &ganttLane{host, queue, slot, []rune(strings.Repeat(" ", cells))}
+			at[[3]string{host, queue, slot}] = l
 			lanes = append(lanes, l)
 		}
 		return l
@@ -87,7 +89,7 @@ func (g *gantt) lines(columns int, width time.Duration) []string {
 	carved := map[[2]string]bool{} // slots of which others were carved
 	for _, r := range runs {
 		for slot := range strings.SplitSeq(r.Slots, ",") {
-			if of, _, ok := strings.Cut(slot, "_"); ok {
+			if of, _, ok := strings.Cut(slot, "_"); ok && r.Host == "" {
 				carved[[2]string{r.Queue, of}] = true
 			}
 		}
@@ -95,7 +97,7 @@ func (g *gantt) lines(columns int, width time.Duration) []string {
 	for _, q := range g.queues {
 		for i := range q.Slots {
 			if slot := strconv.Itoa(i + 1); !carved[[2]string{q.Name, slot}] {
-				add(q.Name, slot)
+				add("", q.Name, slot)
 			}
 		}
 	}
@@ -109,17 +111,20 @@ func (g *gantt) lines(columns int, width time.Duration) []string {
 			loose = append(loose, r)
 		default:
 			for slot := range strings.SplitSeq(r.Slots, ",") {
-				c.draw(add(r.Queue, slot).cells, r)
+				c.draw(add(r.Host, r.Queue, slot).cells, r)
 			}
 		}
 	}
 	for _, r := range loose { // in a slot that is free for as long
 		first, last := c.reach(r)
 		i := slices.IndexFunc(lanes, func(l *ganttLane) bool {
-			return l.queue == r.Queue && strings.TrimSpace(string(l.cells[first:last+1])) == ""
+			return l.host == r.Host && l.queue == r.Queue && strings.TrimSpace(string(l.cells[first:last+1])) == ""
 		})
-		if i >= 0 {
+		switch {
+		case i >= 0:
 			c.draw(lanes[i].cells, r)
+		case r.Host != "":
+			c.draw(add(r.Host, r.Queue, "?"+strconv.Itoa(len(lanes))).cells, r)
 		}
 	}
 	order := map[string]int{}
@@ -127,23 +132,36 @@ func (g *gantt) lines(columns int, width time.Duration) []string {
 		order[q.Name] = i
 	}
 	slices.SortStableFunc(lanes, func(a, b *ganttLane) int {
-		return cmp.Or(cmp.Compare(order[a.queue], order[b.queue]), cmp.Compare(slotNumber(a.slot), slotNumber(b.slot)))
+		if a.host == "" && b.host == "" && a.queue != b.queue {
+			return cmp.Compare(order[a.queue], order[b.queue])
+		}
+		return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.queue, b.queue), cmp.Compare(slotNumber(a.slot), slotNumber(b.slot)))
 	})
 	lines := []string{c.times(head)}
 	last := ""
 	for _, l := range lanes {
-		name := ""
-		if l.queue != last {
-			name = l.queue
+		name, slot := l.queue, strings.ReplaceAll(l.slot, "_", ".")
+		if l.host != "" {
+			name = "@" + l.host
 		}
-		last = l.queue
-		lines = append(lines, strings.TrimRight(fmt.Sprintf("%-7s %5s %s", cut(name, 7), strings.ReplaceAll(l.slot, "_", "."), string(l.cells)), " "))
+		if strings.HasPrefix(slot, "?") { // it is not known
+			slot = "?"
+		}
+		shown := name
+		if name == last {
+			shown = ""
+		}
+		last = name
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("%-7s %5s %s", cut(shown, 7), cut(slot, 5), string(l.cells)), " "))
 	}
 	return lines
 }
 
-// slotNumber puts slot 2_10 behind 2_9, and both behind 1.
+// slotNumber puts slot 2_10 behind 2_9, both behind 1, and one that is not known behind all.
 func slotNumber(slot string) int {
+	if strings.HasPrefix(slot, "?") {
+		return math.MaxInt
+	}
 	of, part, _ := strings.Cut(slot, "_")
 	n, _ := strconv.Atoi(of)
 	m, _ := strconv.Atoi(part)

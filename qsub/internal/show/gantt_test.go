@@ -24,7 +24,8 @@ func ganttSpan(kind api.SpanKind, from, to int64) api.Span {
 }
 
 // TestGantt draws a minute of four slots: runs with all that they may have, output that travels beside
-// the next run, one that was carved, and one of which the slot is not known.
+// the next run, one that was carved, and one of which the slot is not known. Below are slots of other
+// hosts, as far as there was something in them.
 func TestGantt(t *testing.T) {
 	g := &gantt{}
 	g.take(&api.TimelineReply{
@@ -37,6 +38,12 @@ func TestGantt(t *testing.T) {
 			{Job: 333, Queue: "all.q", Over: true, Spans: []api.Span{ganttSpan(api.SpanRun, 40, 10)}},
 			{Job: 4, Task: 7, Queue: "long-name.q", Slots: "1_2", Spans: []api.Span{ganttSpan(api.SpanRun, 600, 0)}},
 			{Job: 5, Queue: "all.q", Slots: "2", Over: true, Spans: []api.Span{ganttSpan(api.SpanRun, 600, 500)}},
+			{Job: 6, Host: "node7", Queue: "all.q", Slots: "10", Spans: []api.Span{ganttSpan(api.SpanSlot, 40, 0), ganttSpan(api.SpanIn, 38, 30), ganttSpan(api.SpanRun, 30, 0)}},
+			{Job: 7, Host: "node7", Queue: "all.q", Slots: "1_2", Over: true, Spans: []api.Span{ganttSpan(api.SpanSlot, 50, 30), ganttSpan(api.SpanRun, 50, 30), ganttSpan(api.SpanOut, 30, 10)}},
+			{Job: 8, Host: "node7", Queue: "all.q", Slots: "9", Over: true, Spans: []api.Span{ganttSpan(api.SpanRun, 600, 500)}},
+			{Job: 9, Host: "a-long-host", Queue: "zz.q", Over: true, Spans: []api.Span{ganttSpan(api.SpanRun, 40, 10)}},
+			{Job: 10, Host: "a-long-host", Queue: "zz.q", Over: true, Spans: []api.Span{ganttSpan(api.SpanRun, 30, 20)}},
+			{Job: 11, Host: "a-long-host", Queue: "zz.q", Over: true, Spans: []api.Span{ganttSpan(api.SpanRun, 9, 4)}},
 		},
 	})
 	got := g.lines(44, time.Minute)
@@ -45,6 +52,10 @@ func TestGantt(t *testing.T) {
 		"            2           333============",
 		"long-n+   1.2 4=============================",
 		"            2",
+		"@a-lon+     ?           9=================",
+		"            ?                10===",
+		"@node7    1.2      7=========>>>>>>>>>>",
+		"           10           .<<<<6==============",
 	}; !cmp.Equal(got[1:], want) {
 		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got[1:]))
 	}
@@ -60,7 +71,7 @@ func TestGantt(t *testing.T) {
 	}
 	// What is too old is forgotten, and what has changed replaces what it was.
 	g.take(&api.TimelineReply{Now: ganttNow + (25 * time.Hour).Milliseconds(), Cursor: "e.2", Runs: []api.TimelineRun{{Job: 2, Queue: "all.q", Slots: "1", Name: "new"}}})
-	if len(g.runs) != 2 || g.runs[[3]int{2, 0, 0}].Name != "new" || g.cursor != "e.2" {
+	if len(g.runs) != 3 || g.runs[[3]int{2, 0, 0}].Name != "new" || g.cursor != "e.2" {
 		t.Errorf("it knows %v", g.runs)
 	}
 }

@@ -178,6 +178,9 @@ func (t *top) summary() []string {
 	if r.Drain != nil {
 		slots += "; the host is being drained"
 	}
+	if r.Pilot != nil {
+		slots += "; " + pilotText(r.Pilot, t.at)
+	}
 	if r.Sending+r.Stuck > 0 {
 		slots += fmt.Sprintf("; output: %d on its way, %d stuck", r.Sending, r.Stuck)
 	}
@@ -188,6 +191,22 @@ func (t *top) summary() []string {
 		slots += "; there are more jobs than these"
 	}
 	return []string{host + "  " + t.at.Format("15:04:05"), tasks, slots}
+}
+
+// pilotText says of which job execd is a pilot, and when it ends.
+func pilotText(p *api.Pilot, now time.Time) string {
+	text := "pilot"
+	if p.Job != "" {
+		text += " of " + api.Visible(p.Scheduler) + " job " + api.Visible(p.Job)
+	}
+	if p.Ends.IsZero() {
+		return text
+	}
+	form, left := time.TimeOnly, p.Ends.Sub(now)
+	if left > 12*time.Hour {
+		form = time.DateTime
+	}
+	return text + ", ends at " + p.Ends.In(now.Location()).Format(form) + ", " + output.Elapsed(max(left, 0)) + " left"
 }
 
 // topLayout has the widths of the columns that grow on a wide terminal.

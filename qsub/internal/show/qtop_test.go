@@ -35,6 +35,25 @@ func TestTopSummaryUsers(t *testing.T) {
 	}
 }
 
+// Of a pilot it is said of which job, and when it ends, beside the slots in 80 columns.
+func TestTopPilot(t *testing.T) {
+	now := time.Date(2026, 11, 28, 9, 49, 33, 0, time.UTC)
+	for want, p := range map[string]*api.Pilot{
+		"slots: 12 of 16 used":                     nil,
+		"slots: 12 of 16 used; pilot":              {Scheduler: "none"},
+		"slots: 12 of 16 used; pilot of ge job 17": {Scheduler: "ge", Job: "17"},
+		"slots: 12 of 16 used; pilot of slurm job 17420, ends at 11:49:34, 2h00m left":         {Scheduler: "slurm", Job: "17420", Ends: now.Add(2*time.Hour + time.Second)},
+		"slots: 12 of 16 used; pilot of slurm job 17, ends at 2026-11-29 23:49:33, 1d14h left": {Scheduler: "slurm", Job: "17", Ends: now.Add(38 * time.Hour)},
+		"slots: 12 of 16 used; pilot of slurm job 17, ends at 09:49:32, 0s left":               {Scheduler: "slurm", Job: "17", Ends: now.Add(-time.Second)},
+	} {
+		s := &top{view: &topView{}, rates: rates{}}
+		s.take(&api.TopReply{Used: 12, Slots: 16, Pilot: p}, nil, now)
+		if got := s.summary()[2]; got != want {
+			t.Errorf("%q; want %q", got, want)
+		}
+	}
+}
+
 // The table has its columns in 80, in the order that was asked for, with what
 // waits at the end.
 func TestTopRows(t *testing.T) {

@@ -38,6 +38,7 @@ export function lasted(ms) {
   return `${Math.floor(s / 86400)}d ${two(s / 3600 % 24)}:${two(s / 60 % 60)}`;
 }
 const time = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
+const where = (r) => (r.host ? `${r.queue}@${r.host}` : r.queue);
 const name = (r) => r.task ? `${r.job}.${r.task}` : String(r.job);
 const result = (r) => r.failed < 0 ? 'not run' : r.failed ? `failed ${r.failed}` : r.exit > 128 ? `signal ${r.exit - 128}` : r.exit ? `exit ${r.exit}` : 'ok';
 
@@ -85,6 +86,7 @@ function takeTop(top) {
   const there = new Set(top.jobs.map((j) => `${j.job}.${j.tasks || ''}`));
   for (const key of state.curves.keys()) if (!there.has(key)) state.curves.delete(key);
   state.top = top;
+  chart.leaves = top.pilot && top.pilot.ends ? Date.parse(top.pilot.ends) : 0;
 }
 
 // ---- drawing, once for all that has come
@@ -115,6 +117,7 @@ function drawFacts() {
     t.load && ['load', t.load.split(' ').map((n) => (+n).toFixed(2)).join(' ')],
     t.memory && ['memory', `${size(t.memory_used)} of ${size(t.memory)}`],
     t.drain && ['', 'draining', 'warn'],
+    t.pilot && pilot(t.pilot),
   ].filter(Boolean);
   const box = $('facts');
   while (box.children.length > facts.length) box.lastChild.remove();
@@ -124,6 +127,15 @@ function drawFacts() {
     text(e.children[0], label);
     text(e.children[1], String(value));
   });
+}
+
+// pilot says of which job execd is a pilot, and when it ends.
+function pilot(p) {
+  const of = p.job ? `of ${p.scheduler} job ${p.job}` : 'of no batch system';
+  if (!p.ends) return ['pilot', of];
+  const ends = Date.parse(p.ends), left = ends - chart.now();
+  const at = left > 12 * 3600e3 ? new Date(ends).toLocaleString([], { hour12: false }) : time(ends);
+  return ['pilot', `${of}, ends at ${at}, ${lasted(left)} left`, left < 600e3 ? 'warn' : ''];
 }
 
 function drawAlarms() {
@@ -213,9 +225,9 @@ function drawEnded() {
     return make('tr', { 'data-run': keyOf(r), 'data-key': '' },
       make('td', {}, time(t)), make('td', { class: 'n' }, make('button', { type: 'button' }, name(r))), make('td', {}, r.name), make('td', {}, r.owner),
       make('td', { class: bad(r) ? 'bad' : 'good' }, result(r)), make('td', { class: 'n' }, lasted(first - r.submitted)),
-      make('td', { class: 'n' }, run ? lasted(run.end - run.begin) : '–'));
+      make('td', { class: 'n' }, run ? lasted(run.end - run.begin) : '–'), make('td', { class: 'dim' }, where(r)));
   }));
-  if (!list.length) $('ended').tBodies[0].replaceChildren(make('tr', {}, make('td', { colspan: 7, class: 'dim' }, 'Nothing has ended yet.')));
+  if (!list.length) $('ended').tBodies[0].replaceChildren(make('tr', {}, make('td', { colspan: 8, class: 'dim' }, 'Nothing has ended yet.')));
 }
 
 // ---- one job
@@ -275,7 +287,7 @@ async function ask() {
     if (state.chosen !== c) return;
     if (!j.over) drawJob(j, c);
     else {
-      if (r) part('facts', '', pairs([['owner', r.owner], ['submitted', new Date(r.submitted).toLocaleString()], ['ran in', r.queue + (r.slots ? `, slot ${r.slots}` : '')], ['result', result(r)]]));
+      if (r) part('facts', '', pairs([['owner', r.owner], ['submitted', new Date(r.submitted).toLocaleString()], ['ran in', where(r) + (r.slots ? `, slot ${r.slots.replace('_', '.')}` : '')], ['result', result(r)]]));
       part('why');
     }
     if (j.me && (j.owner || r && r.owner) === j.me) drawOutput(await get(`/api/output?${of}`), c); else part('output');
@@ -396,7 +408,7 @@ const chart = new Gantt($('chart'), $('room'), {
     e.hidden = !r;
     if (!r) return;
     const run = span(r, 'run'), now = chart.now();
-    e.replaceChildren(make('b', {}, r.name), `${name(r)} of ${r.owner}`, make('br'),
+    e.replaceChildren(make('b', {}, r.name), `${name(r)} of ${r.owner}${r.host ? ` on ${r.host}` : ''}`, make('br'),
       run ? `${time(run.begin)}–${run.end ? time(run.end) : ''} ${lasted((run.end || now) - run.begin)}` : 'not running yet', make('br'),
       make('span', { class: r.over && bad(r) ? 'bad' : 'dim' }, r.over ? result(r) : 'goes on'));
     e.style.left = `${Math.min(x + 14, innerWidth - e.offsetWidth - 8)}px`;

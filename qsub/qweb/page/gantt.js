@@ -1,8 +1,8 @@
 // The chart of slots over time, on a canvas: thousands of bars are drawn in a few milliseconds.
-// A lane is a slot. Its bar is the run that has it, and a strip below shows files on their way,
-// so that output is seen to travel beside the next run.
+// A lane is a slot. Its bar is the run that has it, and strips below show files on their way: input,
+// and below it output, which is seen to travel beside the next run and its input.
 
-const LANE = 24, BAR = 14, STRIP = 3, AXIS = 22, MIN = 10e3, MAX = 36 * 3600e3;
+const LANE = 26, TOP = 3, BAR = 14, STRIP = 3, AXIS = 22, MIN = 10e3, MAX = 36 * 3600e3;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400].map((s) => s * 1e3);
 
 // Colours of runs by their job: light ones below dark text, and dark ones below light text.
@@ -25,7 +25,7 @@ export function timed(name, act) {
 
 export class Gantt {
   constructor(canvas, room, events) {
-    Object.assign(this, { canvas, room, events, runs: [], queues: [], lanes: [], width: 15 * 60e3, end: 0, skew: 0, chosen: '', hover: null });
+    Object.assign(this, { canvas, room, events, runs: [], queues: [], lanes: [], width: 15 * 60e3, end: 0, skew: 0, leaves: 0, chosen: '', hover: null });
     this.box = canvas.parentElement;
     this.context = canvas.getContext('2d');
     new ResizeObserver(() => this.paint()).observe(this.box);
@@ -36,13 +36,18 @@ export class Gantt {
 
   // now is the time of the host.
   now() { return Date.now() + this.skew; }
-  right() { return this.end || this.now() + this.width * 0.02; }
+  // right is where the view ends: shortly after now, or after the end of a pilot that is near.
+  right() {
+    const now = this.now();
+    if (this.end) return this.end;
+    return Math.max(now + this.width * 0.02, this.leaves > now && this.leaves - now < this.width / 8 ? this.leaves + this.width * 0.02 : 0);
+  }
   get follows() { return !this.end; }
 
   show(width) { this.width = Math.min(MAX, Math.max(MIN, width)); this.moved(); }
   follow() { this.end = 0; this.moved(); }
   move(by) {
-    const end = this.right() + by;
+    const end = (this.end || this.now()) + by;
     this.end = end >= this.now() ? 0 : Math.max(end, this.now() - 25 * 3600e3);
     this.moved();
   }
@@ -63,24 +68,40 @@ export class Gantt {
     this.paint();
   }
 
-  // arrange places runs in lanes: those of the queues, those that were carved, and for runs of
-  // which the slot is not known the first that is free.
+  // arrange places runs in lanes: those of this host, and below those of others a lane for each slot
+  // in which one of its jobs is.
   arrange(from, to, now) {
+    const hosts = new Map([['', []]]);
+    for (const r of this.runs) {
+      if (begun(r) > to || ended(r, now) < from) continue;
+      const host = r.host || '';
+      if (!hosts.has(host)) hosts.set(host, []);
+      hosts.get(host).push(r);
+    }
+    const lanes = this.arrangeHost('', hosts.get(''), this.queues, now);
+    for (const host of [...hosts.keys()].sort().slice(1)) {
+      lanes.push({ host, head: true, runs: [] }, ...this.arrangeHost(host, hosts.get(host), [], now));
+    }
+    return lanes;
+  }
+
+  // arrangeHost places runs in lanes of a host: those of the queues, those that were carved, and for
+  // runs of which the slot is not known the first that is free.
+  arrangeHost(host, runs, queues, now) {
     const lanes = [], at = new Map();
     const add = (queue, name) => {
-      const lane = { queue, name, runs: [], until: 0 };
+      const lane = { host, queue, name, runs: [], until: 0 };
       at.set(`${queue}:${name}`, lane);
       lanes.push(lane);
       return lane;
     };
     const loose = [], carved = new Map(), placed = [];
-    for (const r of this.runs) {
-      if (begun(r) > to || ended(r, now) < from) continue;
+    for (const r of runs) {
       if (!r.slots) { loose.push(r); continue; }
       placed.push(r);
       for (const name of r.slots.split(',')) if (name.includes('_')) carved.set(`${r.queue}:${name}`, [r.queue, name]);
     }
-    for (const q of this.queues) {
+    for (const q of queues) {
       const own = [...carved.values()].filter(([queue]) => queue === q.name).map(([, name]) => name);
       for (let i = 1; i <= q.slots; i++) {
         const parts = own.filter((name) => name.startsWith(`${i}_`)).sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
@@ -89,6 +110,7 @@ export class Gantt {
       }
     }
     for (const r of placed) for (const name of r.slots.split(',')) (at.get(`${r.queue}:${name}`) || add(r.queue, name)).runs.push(r);
+    if (host) lanes.sort((a, b) => a.queue.localeCompare(b.queue) || a.name.localeCompare(b.name, 'en', { numeric: true }));
     loose.sort((a, b) => begun(a) - begun(b));
     for (const lane of lanes) lane.until = lane.runs.reduce((t, r) => Math.min(t, begun(r)), Infinity);
     const last = new Map();
@@ -113,7 +135,7 @@ export class Gantt {
     const css = getComputedStyle(document.documentElement);
     const of = (name) => css.getPropertyValue(name).trim();
     const dark = of('--ground') === '#101418';
-    return { dark, runs: dark ? DARK : LIGHT, text: of('--text'), dim: of('--dim'), line: of('--line'), grid: of('--grid'), panel: of('--panel'), idle: of('--idle'), hook: of('--hook'), in: of('--in'), out: of('--out'), bad: of('--bad'), focus: of('--focus'), hatch: of('--hatch') };
+    return { dark, runs: dark ? DARK : LIGHT, text: of('--text'), dim: of('--dim'), line: of('--line'), grid: of('--grid'), panel: of('--panel'), idle: of('--idle'), hook: of('--hook'), in: of('--in'), out: of('--out'), bad: of('--bad'), warn: of('--warn'), focus: of('--focus'), hatch: of('--hatch') };
   }
 
   draw() {
@@ -149,16 +171,26 @@ export class Gantt {
     this.lanes.forEach((lane, i) => {
       const y = top + i * LANE;
       if (y + LANE < AXIS || y > h) { queue = lane.queue; return; }
+      if (lane.head) {
+        c.fillStyle = s.grid;
+        c.fillRect(0, y, w, LANE - 1);
+        c.fillStyle = s.dim;
+        c.fillRect(0, y - 1, w, 1);
+        c.textAlign = 'left';
+        c.fillText(fit(c, `on ${lane.host}`, w - 24), 12, y + LANE / 2);
+        queue = null;
+        return;
+      }
       c.fillStyle = s.grid;
       c.fillRect(0, y + LANE - 1, w, 1);
       c.fillStyle = lane.queue === queue && i ? s.dim : s.text;
       c.textAlign = 'right';
       const number = lane.name.replace('_', '.');
-      c.fillText(number, gutter - 8, y + BAR / 2 + 4);
+      c.fillText(number, gutter - 8, y + TOP + BAR / 2 + .5);
       if (lane.queue !== queue) {
         c.textAlign = 'left';
-        if (gutter > 50) c.fillText(fit(c, lane.queue, gutter - 34), 12, y + BAR / 2 + 4);
-        if (i) { c.fillStyle = s.dim; c.fillRect(0, y - 1, w, 1); }
+        if (gutter > 50) c.fillText(fit(c, lane.queue, gutter - 34), 12, y + TOP + BAR / 2 + .5);
+        if (queue !== null) { c.fillStyle = s.dim; c.fillRect(0, y - 1, w, 1); }
       }
       queue = lane.queue;
     });
@@ -170,7 +202,7 @@ export class Gantt {
     for (const t of ticks) c.fillRect(Math.round(x(t)), AXIS, 1, h);
     c.textAlign = 'left';
     this.lanes.forEach((lane, i) => {
-      const y = top + i * LANE + 4;
+      const y = top + i * LANE + TOP;
       if (y + LANE < AXIS || y > h) return;
       for (const r of lane.runs) this.drawRun(c, s, x, r, y, now);
     });
@@ -178,13 +210,22 @@ export class Gantt {
       c.fillStyle = s.bad;
       c.fillRect(Math.round(x(now)), AXIS, 1, h);
     }
+    const leaves = this.leaves >= from && this.leaves <= to ? Math.round(x(this.leaves)) : -1;
+    if (leaves >= 0) {
+      c.fillStyle = s.warn;
+      for (let y = AXIS; y < h; y += 8) c.fillRect(leaves, y, 2, 5);
+    }
     c.restore();
 
     c.fillStyle = s.line;
     c.fillRect(0, AXIS - 1, w, 1);
     c.fillStyle = s.dim;
     c.textAlign = 'center';
-    for (const t of ticks) if (x(t) > gutter + 20 && x(t) < w - 24) c.fillText(clock(t, step), x(t), AXIS / 2);
+    for (const t of ticks) if (x(t) > gutter + 20 && x(t) < w - 24 && (leaves < 0 || Math.abs(x(t) - leaves) > 64)) c.fillText(clock(t, step), x(t), AXIS / 2);
+    if (leaves >= 0) {
+      c.fillStyle = s.warn;
+      c.fillText('pilot ends', Math.max(gutter + 30, Math.min(leaves, w - 30)), AXIS / 2);
+    }
   }
 
   // drawRun draws a run in a lane. What is narrower than a pixel is drawn as one.
@@ -206,8 +247,8 @@ export class Gantt {
           label = [a, n];
           break;
         case 'suspended': hatch(c, s.hatch, a, y, n); break;
-        case 'in': c.fillStyle = sp.failed ? s.bad : s.in; c.fillRect(a, y + BAR + 2, n, STRIP); break;
-        case 'out': c.fillStyle = sp.failed ? s.bad : s.out; c.fillRect(a, y + BAR + 2, n, STRIP); break;
+        case 'in': c.fillStyle = sp.failed ? s.bad : s.in; c.fillRect(a, y + BAR + 1, n, STRIP); break;
+        case 'out': c.fillStyle = sp.failed ? s.bad : s.out; c.fillRect(a, y + BAR + 1 + STRIP, n, STRIP); break;
       }
     }
     if (left === Infinity) return;
@@ -231,7 +272,7 @@ export class Gantt {
         c.setLineDash([]);
       }
     }
-    this.hits.push([left, y - 1, right, y + BAR + STRIP + 3, r]);
+    this.hits.push([left, y - 1, right, y + BAR + 1 + 2 * STRIP, r]);
   }
 
   ticks(from, to, px) {

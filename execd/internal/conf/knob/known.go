@@ -45,6 +45,9 @@ const (
 // sets it.
 const Pilot = "PilotScheduler"
 
+// PilotJob is the job of the batch system that a pilot is, which sets it.
+const PilotJob = "PilotJobId"
+
 // PilotEnd is when a pilot ends, which sets it if it does.
 const PilotEnd = "DaemonStopTime"
 
