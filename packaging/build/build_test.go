@@ -1,8 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,5 +179,58 @@ func TestChangelog(t *testing.T) {
 func TestWrap(t *testing.T) {
 	if got, want := wrap("aa bb cccccccc dd", "* ", "  ", 7), "* aa bb\n  cccccccc\n  dd\n"; got != want {
 		t.Errorf("got %q; want %q", got, want)
+	}
+}
+
+// TestEmbedded lists what the page of qweb has of others, with its version, its licence and its sums.
+func TestEmbedded(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "qweb")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../..", "-o", program, "./qsub/qweb").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b := &build{root: "../..", version: "1.2.3", time: time.Unix(0, 0)}
+	name, err := b.spdx([]file{{path: "/usr/bin/qweb", source: program, kind: regular}}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc spdxDocument
+	if err := json.Unmarshal(data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(doc.Packages, func(p spdxPackage) bool { return p.Name == "github.com/leeoniya/uPlot" })
+	if i < 0 {
+		t.Fatalf("it is not listed: %+v", doc.Packages)
+	}
+	p := doc.Packages[i]
+	if p.Version != "1.6.32" || p.Declared != "MIT" || p.Concluded != "MIT" || p.Copyright != "2022 Leon Sorokin" || len(p.Refs) != 1 || p.Refs[0].Locator != "pkg:npm/uplot@1.6.32" {
+		t.Errorf("it is %+v", p)
+	}
+	relates := func(a, b string) bool {
+		return slices.Contains(doc.Relationships, spdxRelationship{a, "CONTAINS", b})
+	}
+	sums := map[string]string{ // as qsub/qweb has them
+		"./qsub/qweb/page/uplot/uplot.js":  "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+		"./qsub/qweb/page/uplot/uplot.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+	}
+	found := 0
+	for _, f := range doc.Files {
+		switch want := sums[f.Name]; {
+		case f.Name == "./usr/bin/qweb":
+			if !relates(f.ID, p.ID) {
+				t.Errorf("qweb does not have it: %+v", doc.Relationships)
+			}
+		case want == "" || f.Checksums[1] != spdxChecksum{"SHA256", want} || f.Concluded != "MIT" || !relates(p.ID, f.ID):
+			t.Errorf("%+v", f)
+		default:
+			found++
+		}
+	}
+	if found != len(sums) {
+		t.Errorf("%d of its files are listed; want %d", found, len(sums))
 	}
 }

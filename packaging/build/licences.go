@@ -206,7 +206,7 @@ func licenceFiles(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	curves, err := embedded(root, "github.com/leeoniya/uPlot", "qsub/qweb/page/uplot")
+	curves, err := embedded(root, &uPlot)
 	if err != nil {
 		return nil, err
 	}
@@ -215,17 +215,40 @@ func licenceFiles(root string) (map[string]string, error) {
 	return map[string]string{"packaging/copyright": copyright(modules), "NOTICE": notice(modules)}, nil
 }
 
-// embedded returns what a program has of others that is no module of Go, from a directory of the
-// tree with its licence.
-func embedded(root, name, dir string) (module, error) {
-	text, err := os.ReadFile(filepath.Join(root, dir, "LICENSE"))
+// An asset is what a program has of others that is no module of Go, in a directory of the tree with
+// its licence.
+type asset struct {
+	name, dir string
+	files     []string       // of it, which the program has within itself
+	program   string         // the package of that
+	version   *regexp.Regexp // finds it in the first of the files
+	purl      string         // without the version
+}
+
+var uPlot = asset{
+	name: "github.com/leeoniya/uPlot", dir: "qsub/qweb/page/uplot", files: []string{"uplot.js", "uplot.css"}, program: "paddock/qsub/qweb",
+	version: regexp.MustCompile(`uPlot \(v([0-9.]+)\)`), purl: "pkg:npm/uplot",
+}
+
+// embedded returns an asset as if it were a module.
+func embedded(root string, a *asset) (module, error) {
+	text, err := os.ReadFile(filepath.Join(root, a.dir, "LICENSE"))
 	if err != nil {
-		return module{}, fmt.Errorf("cannot read the licence of %s: %w", name, err)
+		return module{}, fmt.Errorf("cannot read the licence of %s: %w", a.name, err)
 	}
-	m := module{path: name, licence: identify(string(text)), text: strings.TrimSpace(string(text))}
+	m := module{path: a.name, licence: identify(string(text)), text: strings.TrimSpace(string(text))}
 	if m.licence == "" {
-		return m, fmt.Errorf("%s has a licence that is not known: see identify", name)
+		return m, fmt.Errorf("%s has a licence that is not known: see identify", a.name)
 	}
+	code, err := os.ReadFile(filepath.Join(root, a.dir, a.files[0]))
+	if err != nil {
+		return m, err
+	}
+	found := a.version.FindSubmatch(code)
+	if found == nil {
+		return m, fmt.Errorf("%s does not say which version it is", a.name)
+	}
+	m.version = string(found[1])
 	return m, nil
 }
 

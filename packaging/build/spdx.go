@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -73,7 +74,8 @@ func spdxID(kind, name string) string {
 	return "SPDXRef-" + kind + "-" + notInID.ReplaceAllString(strings.Trim(name, "/"), "-")
 }
 
-// spdx writes which modules each program links, as the programs themselves say.
+// spdx writes which modules each program links, as the programs themselves say, and what they have
+// within them.
 func (b *build) spdx(tree []file, out string) (string, error) {
 	name := "paddock-" + b.version
 	own := spdxID("Package", "paddock")
@@ -99,12 +101,10 @@ func (b *build) spdx(tree []file, out string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		one, two := sha1.Sum(data), sha256.Sum256(data)
 		digest.Write(data)
 		id := spdxID("File", f.path)
 		doc.Files = append(doc.Files, spdxFile{
-			ID: id, Name: "." + f.path, Types: []string{"BINARY"}, Concluded: "NOASSERTION", Copyright: "NOASSERTION",
-			Checksums: []spdxChecksum{{"SHA1", hex.EncodeToString(one[:])}, {"SHA256", hex.EncodeToString(two[:])}},
+			ID: id, Name: "." + f.path, Types: []string{"BINARY"}, Concluded: "NOASSERTION", Copyright: "NOASSERTION", Checksums: checksums(data),
 		})
 		doc.Relationships = append(doc.Relationships, spdxRelationship{own, "CONTAINS", id})
 		links := func(path, version string) {
@@ -118,6 +118,11 @@ func (b *build) spdx(tree []file, out string) (string, error) {
 		for _, dep := range info.Deps {
 			links(dep.Path, dep.Version)
 		}
+		if info.Path == uPlot.program {
+			if err := doc.embed(b.root, id, &uPlot); err != nil {
+				return "", err
+			}
+		}
 	}
 	// The name of a document is to be unique, and needs no address to be found at.
 	doc.Namespace = "urn:sha256:" + hex.EncodeToString(digest.Sum(nil))
@@ -126,6 +131,38 @@ func (b *build) spdx(tree []file, out string) (string, error) {
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(doc)
 	})
+}
+
+func checksums(data []byte) []spdxChecksum {
+	one, two := sha1.Sum(data), sha256.Sum256(data)
+	return []spdxChecksum{{"SHA1", hex.EncodeToString(one[:])}, {"SHA256", hex.EncodeToString(two[:])}}
+}
+
+// embed enters that a program has an asset within it.
+func (doc *spdxDocument) embed(root, program string, a *asset) error {
+	m, err := embedded(root, a)
+	if err != nil {
+		return err
+	}
+	id, copyright := spdxID("Package", m.path), strings.Join(m.holders(), "\n")
+	doc.Packages = append(doc.Packages, spdxPackage{
+		ID: id, Name: m.path, Version: m.version, Location: "NOASSERTION", Concluded: m.licence, Declared: m.licence, Copyright: copyright,
+		Refs: []spdxExternal{{"PACKAGE-MANAGER", "purl", a.purl + "@" + m.version}},
+	})
+	doc.Relationships = append(doc.Relationships, spdxRelationship{program, "CONTAINS", id})
+	for _, name := range a.files {
+		name = path.Join(a.dir, name)
+		data, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return err
+		}
+		file := spdxID("File", name)
+		doc.Files = append(doc.Files, spdxFile{
+			ID: file, Name: "./" + name, Types: []string{"SOURCE"}, Concluded: m.licence, Copyright: copyright, Checksums: checksums(data),
+		})
+		doc.Relationships = append(doc.Relationships, spdxRelationship{id, "CONTAINS", file})
+	}
+	return nil
 }
 
 func (b *build) spdxModule(id, name, version string) spdxPackage {
