@@ -197,6 +197,9 @@ func notice(modules []module) string {
 			fmt.Fprintf(&out, "\n%s\n\n%s", m.path, strings.TrimSpace(m.notice)+"\n")
 		}
 	}
+	out.WriteString("\nNo program has what the tests alone have: test/web/testdata/axe.min.js is axe-core,\n" +
+		"Copyright Deque Systems, Inc., under the Mozilla Public License 2.0; its source is at\n" +
+		"https://github.com/dequelabs/axe-core.\n")
 	return out.String()
 }
 
