@@ -1,11 +1,15 @@
 package packages
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,6 +45,7 @@ func TestGuest(t *testing.T) {
 		steps = []step{
 			{"install", testInstall},
 			{"verify", testVerify},
+			{"web", testWeb},
 			{"groups", testGroups},
 			{"busy", testBusy},
 			{"broken", testBroken},
@@ -175,6 +180,98 @@ func testVerify(t *testing.T) {
 		}
 	}
 	t.Logf("vm: %s", strings.TrimSpace(try("root", "systemd-analyze security --no-pager "+unit+" | tail -1").text))
+}
+
+// webUnit serves the page of qweb on webSocket.
+const (
+	webUnit   = "paddock-web.service"
+	webSocket = "/run/paddock-web/web.sock"
+)
+
+// testWeb has the page served by its unit, which may do next to nothing, and by a user.
+func testWeb(t *testing.T) {
+	do(t, "root", "systemctl start "+webUnit)
+	await(t, "root", "[ -S "+webSocket+" ]")
+	if user := strings.TrimSpace(do(t, "root", "ps -o user= -p $(systemctl show --value -p MainPID "+webUnit+")")); user != "paddock" {
+		t.Errorf("it runs as %s", user)
+	}
+	display := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", webSocket)
+	}}}
+	defer display.CloseIdleConnections()
+	live(t, display, "http://paddock.example", "")
+	do(t, "root", "systemctl is-active "+webUnit+" && systemctl stop "+webUnit)
+	t.Logf("vm: %s", strings.TrimSpace(try("root", "systemd-analyze security --no-pager "+webUnit+" | tail -1").text))
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	qweb := command(ctx, alice, "exec qweb")
+	out, err := qweb.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := qweb.Start(); err != nil {
+		t.Fatal(err)
+	}
+	address, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("qweb has printed no address: %v", err)
+	}
+	at, token, _ := strings.Cut(strings.TrimSpace(address), "/#")
+	if status, text := page(t, http.DefaultClient, at+"/api/live", ""); status != http.StatusUnauthorized {
+		t.Errorf("without the token: %d %s", status, text)
+	}
+	live(t, http.DefaultClient, at, token)
+	if err := qweb.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := qweb.Wait(); err != nil {
+		t.Errorf("qweb: %v", err)
+	}
+}
+
+// live looks at the page, and waits until it has been told of the host and of what has run.
+func live(t *testing.T, client *http.Client, at, token string) {
+	t.Helper()
+	if status, text := page(t, client, at+"/", ""); status != http.StatusOK || !strings.Contains(text, "<title>Paddock</title>") {
+		t.Errorf("the page: %d %s", status, text)
+	}
+	status, text := page(t, client, at+"/api/live", token)
+	if status != http.StatusOK {
+		t.Errorf("what it is told: %d %s", status, text)
+	}
+	says(t, "the page", text, `"host":"guest"`)
+	says(t, "the page", text, `"job":1,`)
+}
+
+// page asks for something, and returns what comes, or what has come of what never ends once both the
+// host and its runs were told.
+func page(t *testing.T, client *http.Client, address, token string) (status int, text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	reply, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reply.Body.Close()
+	in := bufio.NewReader(reply.Body)
+	for err == nil && (!strings.Contains(text, `"timeline":`) || !strings.Contains(text, `"status":`)) {
+		var line string
+		line, err = in.ReadString('\n')
+		text += line
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatalf("%s: %v\n%s", address, err, text)
+	}
+	return reply.StatusCode, text
 }
 
 // testGroups has jobs reach their limits.
