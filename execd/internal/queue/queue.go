@@ -451,13 +451,14 @@ func (q *Queue) refresh() {
 	changed, now := q.changed, time.Now()
 	// Another one: to go through a map costs what its largest size did.
 	q.changed = map[int]*job.Job{}
-	n := 0
-	for _, j := range changed {
-		if n++; n%maxLooks == 0 {
+	// In the order of their turn each comes behind the others that wait: a hundred thousand that
+	// are equal would be moved for each that came between them.
+	for i, number := range slices.Sorted(maps.Keys(changed)) {
+		if i > 0 && i%maxLooks == 0 {
 			q.mu.Unlock()
 			q.mu.Lock()
 		}
-		q.look(j, now)
+		q.look(changed[number], now)
 	}
 	after := len(q.requesting) > 0
 	q.mu.Unlock()
