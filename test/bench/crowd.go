@@ -68,8 +68,8 @@ func (b *bench) crowd() error {
 	}
 	what := fmt.Sprintf(", %d jobs wait, %d run", waiting, running)
 	b.report(row{what: "start after SIGKILL" + what, unit: "s", ours: ready.Seconds(), alone: true, limit: 5})
-	b.report(row{what: "processor time of that start", unit: "s", ours: taken.Seconds(), alone: true, limit: 5})
-	b.report(row{what: "memory of execd" + what, unit: "MB", ours: float64(kb) / 1024, alone: true, limit: 300})
+	b.report(row{what: "processor time of that start", unit: "s", ours: taken.Seconds(), alone: true, limit: 1})
+	b.report(row{what: "memory of execd" + what, unit: "MB", ours: float64(kb) / 1024, alone: true, limit: 120})
 	b.report(row{what: "processor time for a task's end and the next start", unit: "ms", ours: milliseconds(each), alone: true, limit: 50})
 	b.report(row{what: "qsub by one where nothing waits", ours: milliseconds(many) / milliseconds(few), alone: true, limit: 1.1})
 	// To end the sleepers would start the crowd.
