@@ -107,19 +107,19 @@ func (l *Layer) reportPath(name string) string { return l.o.Root.Path(spool.DirR
 // Report implements source.Source: it keeps how a run has ended, which is told from Recorded
 // on.
 func (l *Layer) Report(j *job.Job, word string, ended func(work *classad.Ad) *classad.Ad) error {
-	req, err := l.o.Store.Request(j)
-	if err != nil {
-		return err
+	c := l.work.of(j.Number)
+	if c == nil {
+		var err error
+		if c, err = l.reread(job.Claimed{Job: j}); err != nil {
+			return err
+		}
 	}
-	defer l.o.Store.Forget(j)
-	work, _ := classad.ParseOldLenient(req.Work.Ad) // execd has written it
-	keyword, _ := text(work, attrKeyword)
-	if l.o.HookTable().Hook(keyword, hook.ReportWork) == nil {
+	if l.o.HookTable().Hook(c.keyword, hook.ReportWork) == nil {
 		l.dropReport(j.Number) // as it may be left of an execd that was about to delete the job
 		l.known.over(j.Number, time.Now())
 		return nil
 	}
-	return l.keepReport(j.Number, &report{Slot: string(req.Work.Slot), Keyword: keyword, Word: word, Work: ended(work).OldString()})
+	return l.keepReport(j.Number, &report{Slot: string(c.request.Work.Slot), Keyword: c.keyword, Word: word, Work: ended(c.ad).OldString()})
 }
 
 // Recorded implements source.Source.
