@@ -216,7 +216,7 @@ function drawJobs() {
 
 function drawEnded() {
   const now = chart.now();
-  const list = [...state.runs.values()].filter((r) => r.over).map((r) => [ended(r, now), r]).sort((a, b) => b[0] - a[0]).slice(0, LAST);
+  const list = [...state.runs.values()].filter((r) => r.over && r.spans.length).map((r) => [ended(r, now), r]).sort((a, b) => b[0] - a[0]).slice(0, LAST);
   const sign = list.map(([t, r]) => keyOf(r) + t).join();
   if (sign === drawEnded.sign) return;
   drawEnded.sign = sign;

@@ -170,7 +170,7 @@ export class Gantt {
     let queue = null;
     this.lanes.forEach((lane, i) => {
       const y = top + i * LANE;
-      if (y + LANE < AXIS || y > h) { queue = lane.queue; return; }
+      if (y + LANE < AXIS || y > h) { queue = lane.queue ?? null; return; }
       if (lane.head) {
         c.fillStyle = s.grid;
         c.fillRect(0, y, w, LANE - 1);
