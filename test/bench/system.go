@@ -21,6 +21,11 @@ import (
 // startOurs starts our execd in root mode, with Grid Engine's own queue, but
 // so many slots.
 func (b *bench) startOurs(name string, slots int) (*harness.Daemon, error) {
+	return b.startFrom(b.bin, name, slots)
+}
+
+// startFrom is startOurs with the binaries of another directory, and variables.
+func (b *bench) startFrom(bin, name string, slots int, variables ...string) (*harness.Daemon, error) {
 	dir := filepath.Join(b.base, name)
 	var queue string
 	if err := repeat(tries, func() (err error) {
@@ -53,7 +58,7 @@ func (b *bench) startOurs(name string, slots int) (*harness.Daemon, error) {
 			return nil, err
 		}
 	}
-	return harness.Start(harness.Options{Bin: b.bin, Dir: dir, Mode: "-root"})
+	return harness.Start(harness.Options{Bin: bin, Dir: dir, Mode: "-root", Env: append(os.Environ(), variables...)})
 }
 
 // ours returns a command of ours, run as the benchmark's user.

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -53,7 +55,79 @@ func (b *bench) webTime() error {
 	what := fmt.Sprintf("execd, %d jobs: a processor, more while one looks", jobs)
 	b.report(row{what: what, unit: "%", ours: one - before, alone: true, limit: 1})
 	b.report(row{what: "the same, more when he has gone", unit: "%", ours: after - before, alone: true, limit: 0.1})
-	return b.endAll(d, job)
+	return errors.Join(b.endAll(d, job), b.webMemory())
+}
+
+// webMemory measures what the timeline has when it is full, by an execd beside one whose timeline has
+// no room: what else a run leaves both have.
+func (b *bench) webMemory() error {
+	source := filepath.Join(harness.Root(), "execd", "internal", "timeline", "timeline.go")
+	text, err := os.ReadFile(source)
+	if err != nil {
+		return err
+	}
+	const room = "budget   = 1600 << 10\n"
+	if !strings.Contains(string(text), room) {
+		return fmt.Errorf("%s has no %q", source, room)
+	}
+	empty, overlay := filepath.Join(b.base, "timeline.go"), filepath.Join(b.base, "overlay.json")
+	if err := errors.Join(
+		os.WriteFile(empty, []byte(strings.Replace(string(text), room, "budget = 0\n", 1)), 0o644),
+		os.WriteFile(overlay, fmt.Appendf(nil, `{"Replace": {%q: %q}}`, source, empty), 0o644),
+	); err != nil {
+		return err
+	}
+	with, err := b.remembering("web-full", nil)
+	if err != nil {
+		return err
+	}
+	without, err := b.remembering("web-empty", []string{"-overlay", overlay})
+	if err != nil {
+		return err
+	}
+	b.report(row{what: "memory of execd for a full timeline", unit: "MB", ours: float64(with-without) / 1024, alone: true, limit: 2})
+	return nil
+}
+
+// remembering returns the memory in kB of an execd that was built with flags, when so much has run as
+// there is room for in the timeline. What is free there is not: it collects at once.
+func (b *bench) remembering(name string, flags []string) (kb int, err error) {
+	bin := filepath.Join(b.base, name+"-bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		return 0, err
+	}
+	programs, err := os.ReadDir(b.bin)
+	for _, p := range programs {
+		if p.Name() != "execd" {
+			err = errors.Join(err, os.Symlink(filepath.Join(b.bin, p.Name()), filepath.Join(bin, p.Name())))
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	build := exec.Command("go", append(append([]string{"build", "-tags", "urfave_cli_no_docs", "-o", filepath.Join(bin, "execd")}, flags...), "./execd")...)
+	build.Dir, build.Env = harness.Root(), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("cannot build execd: %w\n%s", err, out)
+	}
+	d, err := b.startFrom(bin, name, 16, "GOGC=10")
+	if err != nil {
+		return 0, err
+	}
+	defer d.Kill()
+	for range b.size(6, 1) { // with names as long as are kept
+		tasks := "1-" + strconv.Itoa(b.size(500, 20))
+		if out, err := b.ours(d, "qsub", "-N", strings.Repeat("n", 200), "-t", tasks, "-sync", "y", "-o", "/dev/null", "-j", "y", "-b", "y", "-shell", "n", "true").CombinedOutput(); err != nil {
+			return 0, fmt.Errorf("%w\n%.1000s", err, out)
+		}
+	}
+	if err := harness.Settle(bin, d.Dir); err != nil {
+		return 0, err
+	}
+	if kb, err = harness.StatusField(d.PID(), "RssAnon"); err != nil {
+		return 0, err
+	}
+	return kb, d.Stop()
 }
 
 // spent returns the part of a processor that an execd uses for a while, in percent.
