@@ -667,6 +667,24 @@ func TestSlotsGo(t *testing.T) {
 	}
 }
 
+// TestSlotBeyond has a job in a slot that no queue has, as after a restart with fewer of them.
+func TestSlotBeyond(t *testing.T) {
+	d := newDesk(t, "")
+	for _, queue := range []string{"b.q", "gone.q"} {
+		grant := []schedule.QueueSlots{{Queue: queue, Slots: 2}}
+		slots := d.Adopt("7.1", grant, "", d.now, slot.JobOf(nil), nil, nil)
+		if len(slots) != 2 || slots[1].Index != 0 || d.Busy() != 2 {
+			t.Errorf("%s: %d slots, the last with number %d, %d busy", queue, len(slots), slots[len(slots)-1].Index, d.Busy())
+		}
+		d.Ending(slots[1:])
+		d.Deactivate(slots[1:])
+		d.Deactivate(slots[:1])
+		if d.Busy() != 0 {
+			t.Errorf("%s: %d busy", queue, d.Busy())
+		}
+	}
+}
+
 // No ad is made for a caller who asks for none, as anybody may, while the queue waits;
 // one is made for a caller who asks.
 func TestAdsAreMadeForWhoAsks(t *testing.T) {

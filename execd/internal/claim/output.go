@@ -56,10 +56,10 @@ func (t *Table) outlook() {
 // job: under a claim, or of the queue if that is nil. Jobs of the queue count together in a
 // partitionable slot, as if each of its Cpus was a slot.
 func (s *Slot) crowd(c *claim) (tasks []string) {
-	t := s.of.table
-	if s.Index == 0 || !t.out.any {
+	if s.Index == 0 || !s.of.table.out.any { // it may be of no queue
 		return nil
 	}
+	t := s.of.table
 	most := 1
 	if c != nil {
 		tasks = t.out.travel[outlet{claim: c.id.String()}]
