@@ -39,7 +39,7 @@ func goldenOrder() (*Launcher, *Order) {
 	o := &Order{
 		Grant: &schedule.Grant{Queues: []schedule.QueueSlots{{Queue: "all.q", Slots: 1}}},
 		Task: &job.Task{
-			Job:    &job.Job{Number: 69, Submitted: time.Unix(1795191325, 0)},
+			Job:    &job.Job{Number: 69, Submitter: &job.Submitter{}, Origin: &job.Origin{}, Submitted: time.Unix(1795191325, 0)},
 			Number: 1, Start: job.Start{AddGID: 65401},
 		},
 		Request: &api.SubmitRequest{

@@ -126,7 +126,7 @@ func TestUntilNext(t *testing.T) {
 // is asked of hooks.conf.
 func TestNoUpdatesWithoutHook(t *testing.T) {
 	x := &Hooks{}
-	x.Init(&base.Host{}, &job.Task{Job: &job.Job{}}, &notice.Notices{}, nil)
+	x.Init(&base.Host{}, &job.Task{Job: &job.Job{Submitter: &job.Submitter{}, Origin: &job.Origin{}}}, &notice.Notices{}, nil)
 	x.StartUpdates(0)
 	x.Watch()
 	x.ChangedState()
