@@ -358,7 +358,7 @@ func TestEndIsKept(t *testing.T) {
 	if second == nil && os.Geteuid() == 0 {
 		t.Skip("work of other hosts never runs as root")
 	}
-	s := newPool(t, knobsOf{node: "ALIVE_INTERVAL = 10\nMAX_CLAIM_ALIVES_MISSED = 1\n"}).newShadow()
+	s := newPool(t, knobsOf{}).newShadow()
 	c := s.claim()
 	r := s.next(c, &api.Home{Job: 7, Task: 1}, "while ! test -e u/go; do sleep 0.1; done; exit 5")
 	number := s.start(c, r)
@@ -392,6 +392,7 @@ func TestEndIsKept(t *testing.T) {
 	}
 
 	// Nobody acknowledges, and the lease ends.
+	s = newPool(t, knobsOf{node: "ALIVE_INTERVAL = 15\nMAX_CLAIM_ALIVES_MISSED = 1\n"}).newShadow()
 	c = s.claim()
 	r = s.next(c, &api.Home{Job: 8, Task: 1}, "exec sleep 1000")
 	number = s.start(c, r)
