@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"paddock/execd/api/accounting"
 	"paddock/test/harness"
 )
 
@@ -80,6 +84,9 @@ func (b *bench) qacctTime() error {
 	if err := writeAccounting(file, jobs); err != nil {
 		return err
 	}
+	if err := writeIndex(file); err != nil {
+		return err
+	}
 	for _, m := range []struct {
 		what  string
 		args  []string
@@ -96,7 +103,27 @@ func (b *bench) qacctTime() error {
 		}
 		b.report(row{what: fmt.Sprintf(m.what, jobs), unit: "ms", theirs: milliseconds(medians[0]), ours: milliseconds(medians[1]), limit: m.limit})
 	}
-	return os.Remove(file)
+	return errors.Join(os.Remove(file), os.Remove(accounting.IndexPath(file)))
+}
+
+// writeIndex writes the index of an accounting file as execd does, which adds a part whenever the
+// file has grown by one.
+func writeIndex(name string) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(name, &st); err != nil {
+		return err
+	}
+	index, begin := []byte(accounting.IndexHeading(st.Ino)), 0
+	for len(text)-begin >= accounting.PartSize {
+		lines := text[begin:][:accounting.PartSize]
+		p := accounting.NewPart(int64(begin), lines[:bytes.LastIndexByte(lines, '\n')+1])
+		index, begin = p.Append(index), int(p.End)
+	}
+	return os.WriteFile(accounting.IndexPath(name), index, 0o644)
 }
 
 // writeAccounting writes lines of jobs of many owners, as a year leaves them.

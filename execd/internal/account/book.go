@@ -27,6 +27,7 @@ type Book struct {
 	store *job.Store
 	in    chan *Entry
 	group atomicfile.Group
+	index index // of Run alone
 }
 
 // Entry is the end of a run that is being written.
@@ -101,16 +102,18 @@ func (b *Book) Run(ctx context.Context) {
 					more = false
 				}
 			}
-			b.commit(batch)
+			end := b.commit(batch)
 			for _, e := range batch {
 				close(e.done)
 			}
+			_ = b.index.extend(b.path, end) // qacct reads what is not in it
 		}
 	}
 }
 
-// commit writes a batch: the place of the lines, the records, the lines.
-func (b *Book) commit(batch []*Entry) {
+// commit writes a batch: the place of the lines, the records, the lines. It returns where the file
+// ends then; zero: nothing was written.
+func (b *Book) commit(batch []*Entry) (end job.Place) {
 	fail := func(err error) {
 		for _, e := range batch {
 			if e.err == nil {
@@ -121,7 +124,7 @@ func (b *Book) commit(batch []*Entry) {
 	f, place, err := b.open()
 	if err != nil {
 		fail(err)
-		return
+		return end
 	}
 	defer f.Close()
 
@@ -157,7 +160,7 @@ func (b *Book) commit(batch []*Entry) {
 		text = append(text, '\n')
 	}
 	if len(text) == 0 {
-		return
+		return end
 	}
 	err = atomicfile.AppendTo(f, text)
 	if err == nil {
@@ -171,7 +174,10 @@ func (b *Book) commit(batch []*Entry) {
 	}
 	if err != nil {
 		fail(fmt.Errorf("cannot write accounting file %s: %w", b.path, err))
+		return end
 	}
+	place.Offset += int64(len(text))
+	return place
 }
 
 // open opens the file for appending and returns where it ends. Half a line at the end,

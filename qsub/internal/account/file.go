@@ -8,9 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
 	"syscall"
 
 	"paddock/execd/api"
+	"paddock/execd/api/accounting"
 	"paddock/qsub/internal/command"
 )
 
@@ -43,7 +45,31 @@ func openAccounting(inv *command.Invocation, file string) (io.ReadCloser, error)
 // regular is a file up to the length that it had when it was opened.
 type regular struct {
 	*io.SectionReader
-	io.Closer
+	file *os.File
+}
+
+// Close implements io.Closer.
+func (r regular) Close() error { return r.file.Close() }
+
+// piece is a part of what is read, behind a number of lines.
+type piece struct {
+	io.Reader
+	lines int
+}
+
+// pieces returns what has to be read: all, unless the index of the file says where lines of the job
+// are that is looked for.
+func (s *selection) pieces(in io.Reader) []piece {
+	file, ok := in.(regular)
+	number, err := strconv.Atoi(string(s.number))
+	if !ok || err != nil {
+		return []piece{{in, 0}}
+	}
+	var list []piece
+	for _, span := range accounting.Spans(file.file, file.Size(), number) {
+		list = append(list, piece{span.SectionReader, span.Lines})
+	}
+	return list
 }
 
 // gzipBegin is the beginning of a file of gzip. No line of text begins so.

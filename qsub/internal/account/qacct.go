@@ -53,7 +53,7 @@ func qacct(ctx context.Context, inv *command.Invocation, args []string) error {
 	found, lines, ignored := 0, 0, 0
 	begun := false // a list of JSON
 	total := newSums(&r.columns)
-	err = accounting.Each(in, r.readChunk, func(d chunkResult) error {
+	use := func(d chunkResult) error {
 		for _, b := range d.bad {
 			fmt.Fprintf(inv.Err, "error: ignoring invalid entry in line %d of %s: %s\n", lines+b.line, api.Visible(r.file), api.Visible(b.err.Error()))
 		}
@@ -69,9 +69,12 @@ func qacct(ctx context.Context, inv *command.Invocation, args []string) error {
 			return fmt.Errorf("cannot write standard output: %w", err)
 		}
 		return nil
-	})
-	if err != nil {
-		return err
+	}
+	for _, p := range r.want.pieces(in) {
+		lines = p.lines
+		if err := accounting.Each(p.Reader, r.readChunk, use); err != nil {
+			return err
+		}
 	}
 	if ignored > 0 {
 		fmt.Fprintf(inv.Err, "%d jobs ignored for accounting. Jobs' master queue no longer exists.\n\n", ignored)

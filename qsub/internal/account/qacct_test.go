@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -426,5 +427,46 @@ func BenchmarkQacct(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestQacctIndex has the same printed of a file with an index and without: lines that are no
+// records, too, with their numbers.
+func TestQacctIndex(t *testing.T) {
+	qtest.UTC(t)
+	qtest.Isolate(t)
+	file := filepath.Join(t.TempDir(), "accounting")
+	var text, index []byte
+	for n := 1; n <= 100; n++ {
+		before := len(text)
+		for range 3 {
+			text = append(text, line(t, accounting.Record{QName: "all.q", Owner: "alice", JobName: "a", JobNumber: n})...)
+		}
+		if n%40 == 0 {
+			text = append(text, "garbage\n"...)
+		}
+		if n < 90 {
+			p := accounting.NewPart(int64(before), text[before:])
+			index = p.Append(index)
+		}
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range []string{"1", "40", "41", "95", "40-41", "7.1", "101", "99999999999999999999", "a"} {
+		args := []string{"qacct", "-j", job, "-f", file}
+		if err := os.RemoveAll(accounting.IndexPath(file)); err != nil {
+			t.Fatal(err)
+		}
+		want := call(t, "", args...)
+		heading := accounting.IndexHeading(info.Sys().(*syscall.Stat_t).Ino)
+		if err := os.WriteFile(accounting.IndexPath(file), append([]byte(heading), index...), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		qtest.Want(t, want, call(t, "", args...))
 	}
 }
