@@ -80,7 +80,7 @@ func TestJobToBlameFaults(t *testing.T) {
 				s := newScene(t, nil)
 				s.l = s.taken(nil)
 				told = 0
-				s.l.task.Job.Source, s.r.Sources = from, source.Sources{"fetch": abandoned{told: &told}}
+				s.l.task.Job.Origin, s.r.Sources = &job.Origin{Source: from}, source.Sources{"fetch": abandoned{told: &told}}
 				return s
 			},
 			func(t *testing.T, s *scene) error {

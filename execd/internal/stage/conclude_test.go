@@ -281,7 +281,7 @@ func TestConclude(t *testing.T) {
 				rec.SubmissionTime != 1000 || rec.Priority != 3 || rec.Owner != "alice" || rec.TaskNumber != 0 || rec.Reason != tt.reason {
 				t.Errorf("accounting record %+v", rec)
 			}
-			task.Job.Source, r.Sources = "fetch", source.Sources{"fetch": abandoned{told: new(int)}}
+			task.Job.Origin, r.Sources = &job.Origin{Source: "fetch"}, source.Sources{"fetch": abandoned{told: new(int)}}
 			if e := l.end.Conclude(&tt.out); e.Fate != job.FateDone {
 				t.Errorf("the fate of a job that goes back to no queue is %s; want it over", e.Fate)
 			}

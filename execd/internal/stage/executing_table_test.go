@@ -44,7 +44,7 @@ func newExecuting(t *testing.T, process int, when api.WhenOut) *executing {
 	e := &executing{scene: newScene(t, nil), place: &place{when: when, begun: time.Now()}, boxes: &boxes{when: when}}
 	e.mend()
 	task := e.l.task
-	task.Job.UID = os.Getuid()
+	mine(task.Job)
 	e.r.Store.Box(task, &job.Sandbox{Dir: "/sandbox"})
 	e.r.Output, e.r.Sandboxes = e.place, e.boxes
 	d := e.r.Launcher.Root.Active(task.RunID().ID())

@@ -120,7 +120,7 @@ func TestUnpreparedFaults(t *testing.T) {
 			func(t *testing.T) *scene {
 				s := preparing(t)
 				if work != nil {
-					s.l.task.Job.Source = "fetch"
+					s.l.task.Job.Origin = &job.Origin{Source: "fetch"}
 				}
 				told, held = 0, 0
 				s.r.Sources = source.Sources{"fetch": abandoned{told: &told, held: &held}}

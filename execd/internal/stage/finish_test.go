@@ -312,6 +312,13 @@ func (s *scene) mend() {
 	}
 }
 
+// mine has a job be of the user who runs the test.
+func mine(j *job.Job) {
+	s := *j.Submitter // others share it
+	s.UID = os.Getuid()
+	j.Submitter = &s
+}
+
 // REQ-EXIT-12, REQ-EXIT-28, REQ-EXIT-30, REQ-EXIT-31, REQ-EXIT-41, REQ-EXIT-42: of a
 // job of the queue the event log comes before the record, which is tried again
 // until it succeeds, and nothing before it with it; then who waits is told, the ad
@@ -492,7 +499,7 @@ func TestEndAfterRestart(t *testing.T) {
 func TestHooksWithoutNameServices(t *testing.T) {
 	s := newScene(t, nil)
 	s.mend()
-	s.l.task.Job.UID = os.Getuid()
+	mine(s.l.task.Job)
 	table := hook.NewTable(knobtest.Parse(t, "STARTER_DEFAULT_JOB_HOOK_KEYWORD = K\nK_HOOK_JOB_EXIT = /bin/true\n"))
 	s.r.HookTable = func() *hook.Table { return table }
 	silent := t.TempDir()
@@ -536,7 +543,7 @@ func TestMailAfterRestart(t *testing.T) {
 		s.mend()
 		p := &posted{}
 		s.r.Mail = mail.New(s.r.Config, "h", slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug})))
-		s.l.task.Job.UID = os.Getuid()
+		mine(s.l.task.Job)
 		s.l.task.Job.Terms().Mail = "ae"
 		d, _, err := s.r.Launcher.Find(s.l.task.RunID())
 		if err != nil {

@@ -293,7 +293,7 @@ func (r reported) Recorded(*job.Job) { *r.log = append(*r.log, "recorded") }
 func TestDeletedWhilePrepared(t *testing.T) {
 	var log []string
 	s := preparing(t)
-	s.l.task.Job.Source = "fetch"
+	s.l.task.Job.Origin = &job.Origin{Source: "fetch"}
 	s.r.Sources = source.Sources{"fetch": reported{log: &log}}
 	s.r.setUp(s.l)
 	s.l.hooks.Prepare = &hook.Hook{Keyword: "K", Name: hook.PrepareJob, Path: "/bin/true", Limit: time.Minute}

@@ -53,7 +53,7 @@ func answers(t *testing.T, r *Runner, run spool.RunID) {
 func suspended(t *testing.T) (r *Runner, task *job.Task, suspend func(on bool)) {
 	t.Helper()
 	r, states, task := startedTask(t, api.SubmitRequest{Mail: "s"}, false)
-	task.Job.UID = os.Getuid()
+	mine(task.Job)
 	if _, err := r.Launcher.Root.Stage(task.RunID()); err != nil {
 		t.Fatal(err)
 	}
