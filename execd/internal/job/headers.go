@@ -60,12 +60,12 @@ func (hs *headers) decode(line []byte) (*digest, *Terms, error) {
 		return nil, nil, fmt.Errorf("line 1 is not a header: %v", err)
 	}
 	for _, u := range h.Unmet {
-		if _, ok := parseTasks(u.Tasks, h.Request.Tasks); !ok {
+		if _, valid := parseTasks(u.Tasks, h.Request.Tasks); !valid {
 			return nil, nil, fmt.Errorf("line 1 is not a header: tasks %q are none of the job's", u.Tasks)
 		}
 	}
 	if only := h.Request.Only; only != "" {
-		if _, ok := parseTasks(only, h.Request.Tasks); !ok {
+		if _, valid := parseTasks(only, h.Request.Tasks); !valid {
 			return nil, nil, fmt.Errorf("line 1 is not a header: only %q", only)
 		}
 	}

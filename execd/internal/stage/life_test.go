@@ -10,7 +10,9 @@ import (
 // has the same number, may begin in between, and is not forgotten with it: nobody
 // would hear of its end.
 func TestNextTryIsNotForgotten(t *testing.T) {
-	task := func() *job.Task { return &job.Task{Job: &job.Job{Number: 7, Submitter: &job.Submitter{}, Origin: &job.Origin{}}, Number: 1} }
+	task := func() *job.Task {
+		return &job.Task{Job: &job.Job{Number: 7, Submitter: &job.Submitter{}, Origin: &job.Origin{}}, Number: 1}
+	}
 	r := &Runner{}
 	old, next := r.newLife(task()), r.newLife(task())
 	r.add(old)
