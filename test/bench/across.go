@@ -189,21 +189,12 @@ func (a *across) job(from, to string, bytes int) (took, processor time.Duration,
 
 // used returns what both execds, and what they have waited for, have had of processors.
 func (a *across) used() (total time.Duration, err error) {
-	const tick = 10 * time.Millisecond
 	for _, h := range a.network.Hosts {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.Daemon.PID()))
+		taken, err := familyTime(h.Daemon.PID())
 		if err != nil {
 			return 0, err
 		}
-		_, rest, _ := strings.Cut(string(text), ") ")
-		fields := strings.Fields(rest)
-		for _, field := range fields[11:15] { // fields 14 to 17 of the line
-			n, err := strconv.Atoi(field)
-			if err != nil {
-				return 0, err
-			}
-			total += time.Duration(n) * tick
-		}
+		total += taken
 	}
 	return total, nil
 }

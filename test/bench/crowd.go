@@ -118,6 +118,28 @@ func (b *bench) refill(d *harness.Daemon, job string, running, n int) (time.Dura
 	return (end - begin) / time.Duration(n), err
 }
 
+// familyTime is what a process has taken, and the children that it has waited for.
+func familyTime(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	const first, last = 11, 14 // utime, stime, cutime, cstime, behind the name
+	if len(fields) <= last {
+		return 0, fmt.Errorf("cannot read the times of process %d: %q", pid, text)
+	}
+	var ticks int
+	for _, f := range fields[first : last+1] {
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			return 0, fmt.Errorf("cannot read the times of process %d: %w", pid, err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / 100, nil // USER_HZ
+}
+
 // processorTime is what the threads of a process have taken.
 func processorTime(pid int) (time.Duration, error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))

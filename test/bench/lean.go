@@ -29,15 +29,6 @@ func (b *bench) leanTime() error {
 	return errors.Join(b.leanRates(d), b.leanSubmit(d), b.leanProcessor(d), b.leanCalls(d), d.Stop())
 }
 
-// array runs an array of trivial tasks to its end.
-func (b *bench) array(d *harness.Daemon, tasks int) error {
-	out, err := b.ours(d, "qsub", "-sync", "y", "-o", "/dev/null", "-j", "y", "-b", "y", "-shell", "n", "-t", fmt.Sprintf("1-%d", tasks), "/bin/true").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("cannot run an array: %w\n%s", err, out)
-	}
-	return nil
-}
-
 // plain returns a shell command line of the user's, with task-spooler on two slots.
 func (b *bench) plain(line string) *exec.Cmd {
 	cmd := limited(longest, "sh", "-e", "-c", line)
@@ -87,7 +78,7 @@ func (b *bench) leanRates(d *harness.Daemon) error {
 				})
 			}),
 			take(1, tasks, func() error { return shell(fmt.Sprintf("seq %d | parallel --will-cite -j 2 /bin/true", tasks)) }),
-			take(2, tasks, func() error { return b.array(d, tasks) }),
+			take(2, tasks, func() error { return b.runArray(d, tasks) }),
 		); err != nil {
 			return err
 		}
@@ -134,7 +125,7 @@ func (b *bench) leanProcessor(d *harness.Daemon) error {
 	if err != nil {
 		return err
 	}
-	if err := b.array(d, tasks); err != nil {
+	if err := b.runArray(d, tasks); err != nil {
 		return err
 	}
 	after, err := familyTime(d.PID())
@@ -161,28 +152,6 @@ func (b *bench) leanProcessor(d *harness.Daemon) error {
 	return nil
 }
 
-// familyTime is what a process has taken, and the children that it has waited for.
-func familyTime(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	const first, last = 11, 14 // utime, stime, cutime, cstime, behind the name
-	if len(fields) <= last {
-		return 0, fmt.Errorf("cannot read the times of process %d: %q", pid, text)
-	}
-	var ticks int
-	for _, f := range fields[first : last+1] {
-		n, err := strconv.Atoi(f)
-		if err != nil {
-			return 0, fmt.Errorf("cannot read the times of process %d: %w", pid, err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / 100, nil // USER_HZ
-}
-
 // waits are the system calls whose number tells how long something took, and not what it did.
 var waits = map[string]bool{
 	"nanosleep": true, "clock_nanosleep": true, "futex": true, "epoll_pwait": true, "epoll_wait": true, "sched_yield": true,
@@ -196,7 +165,7 @@ func (b *bench) leanCalls(d *harness.Daemon) error {
 	if err != nil {
 		return err
 	}
-	if err := b.array(d, tasks); err != nil {
+	if err := b.runArray(d, tasks); err != nil {
 		return err
 	}
 	after, err := written(d.PID())
@@ -217,7 +186,7 @@ func (b *bench) leanCalls(d *harness.Daemon) error {
 		return errors.Join(fmt.Errorf("cannot trace: %s%w", line, err), trace.Wait())
 	}
 	go func() { _, _ = attached.WriteTo(io.Discard) }()
-	err = b.array(d, tasks)
+	err = b.runArray(d, tasks)
 	_ = trace.Process.Signal(syscall.SIGINT)
 	_ = trace.Wait() // it ends by the signal
 	if err != nil {

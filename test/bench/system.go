@@ -236,9 +236,8 @@ func (b *bench) jobRate() error {
 		rates[0] = append(rates[0], took/time.Duration(few))
 
 		begin := time.Now()
-		cmd := b.ours(d, "qsub", "-sync", "y", "-o", "/dev/null", "-j", "y", "-b", "y", "-shell", "n", "-t", fmt.Sprintf("1-%d", many), "/bin/true")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w\n%s", err, out)
+		if err := b.runArray(d, many); err != nil {
+			return err
 		}
 		rates[1] = append(rates[1], time.Since(begin)/time.Duration(many))
 	}
@@ -247,6 +246,15 @@ func (b *bench) jobRate() error {
 		theirs: 1 / median(rates[0]).Seconds(), ours: 1 / median(rates[1]).Seconds(),
 	})
 	return d.Stop()
+}
+
+// runArray runs an array of trivial tasks to its end.
+func (b *bench) runArray(d *harness.Daemon, tasks int) error {
+	out, err := b.ours(d, "qsub", "-sync", "y", "-o", "/dev/null", "-j", "y", "-b", "y", "-shell", "n", "-t", fmt.Sprintf("1-%d", tasks), "/bin/true").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("cannot run an array: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // largeArray submits a million tasks.
