@@ -128,6 +128,11 @@ func (t *Timeline) Enter(of Of, taken time.Time) {
 // Note notes a span of a run whose line was begun: that it begins, or that the one of its kind
 // that goes on has ended. What was not seen to begin is noted as a whole.
 func (t *Timeline) Note(run spool.RunID, s Span) {
+	t.change(run, func(l *line) bool { return l.note(s) })
+}
+
+// change changes the line of a run, if it was begun; what does so reports whether it has.
+func (t *Timeline) change(run spool.RunID, do func(*line) bool) {
 	if t == nil {
 		return
 	}
@@ -138,7 +143,7 @@ func (t *Timeline) Note(run spool.RunID, s Span) {
 		return
 	}
 	before := l.cost()
-	if l.note(s) {
+	if do(l) {
 		t.cost += l.cost() - before
 		t.front(l)
 	}
@@ -148,19 +153,7 @@ func (t *Timeline) Note(run spool.RunID, s Span) {
 // what was noted as that is, so that all who tell of a run tell the same. Execd sees the end of a
 // job later than its shepherd does, or not at all, and another host tells them by its own clock.
 func (t *Timeline) Account(run spool.RunID, begin, end int64) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.open[run]
-	if l == nil {
-		return
-	}
-	before := l.cost()
-	l.account(begin, end)
-	t.cost += l.cost() - before
-	t.front(l)
+	t.change(run, func(l *line) bool { l.account(begin, end); return true })
 }
 
 // Leave ends the line of a run at a time, with what the accounting file says of it; -1: nothing.
