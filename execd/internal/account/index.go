@@ -24,6 +24,9 @@ const maxIndexed = 32
 
 // extend adds parts to the index of a file that ends at a place; zero: it is not known where.
 func (x *index) extend(path string, at job.Place) error {
+	if at.Inode == 0 {
+		return nil
+	}
 	if x.inode != at.Inode || at.Offset < x.end { // rotated away, or cut
 		*x = index{}
 	}
