@@ -65,22 +65,22 @@ func fork(a *area, args *cloneArgs, page uintptr) (pid uintptr, errno unix.Errno
 	sp := uintptr(unsafe.Pointer(&here)) &^ (page - 1)
 	heap := sp &^ (heapChunk - 1)
 	if low, high := sp-2*page, sp+2*page; low > heap && high < heap+heapChunk {
-		unix.RawSyscall(unix.SYS_MADVISE, heap, low-heap, unix.MADV_DONTFORK)
-		unix.RawSyscall(unix.SYS_MADVISE, high, heap+heapChunk-high, unix.MADV_DONTFORK)
+		syscall.RawSyscall(unix.SYS_MADVISE, heap, low-heap, unix.MADV_DONTFORK)
+		syscall.RawSyscall(unix.SYS_MADVISE, high, heap+heapChunk-high, unix.MADV_DONTFORK)
 	}
 	// The kernel forgets the runtime's handlers at once.
 	args.flags |= unix.CLONE_CLEAR_SIGHAND
-	pid, _, errno = unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0)
+	pid, _, errno = syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0)
 	if errno == 0 && pid == 0 {
 		a.execute()
 	}
-	unix.RawSyscall(unix.SYS_MADVISE, heap, heapChunk, unix.MADV_DOFORK)
+	syscall.RawSyscall(unix.SYS_MADVISE, heap, heapChunk, unix.MADV_DOFORK)
 	if errno != 0 { // before Linux 5.5
 		args.flags &^= unix.CLONE_CLEAR_SIGHAND
 		if args.flags&unix.CLONE_INTO_CGROUP != 0 {
-			pid, _, errno = unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0)
+			pid, _, errno = syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0)
 		} else {
-			pid, _, errno = unix.RawSyscall6(unix.SYS_CLONE, uintptr(args.flags|args.exitSignal), 0, uintptr(args.pidfd), 0, 0, 0)
+			pid, _, errno = syscall.RawSyscall6(unix.SYS_CLONE, uintptr(args.flags|args.exitSignal), 0, uintptr(args.pidfd), 0, 0, 0)
 		}
 		if errno == 0 && pid == 0 {
 			afterForkInChild()
@@ -93,7 +93,9 @@ func fork(a *area, args *cloneArgs, page uintptr) (pid uintptr, errno unix.Errno
 
 // execute works through a plan. It does not return. It runs in a forked process
 // of which Go knows nothing: it allocates nothing, writes no pointer of Go's and
-// calls only what is like it.
+// calls only what is like it. System calls are those of package syscall: the ones of
+// unix read from memory what the runtime knows of the thread, which is in Go's heap
+// if the thread is not the first.
 //
 //go:nosplit
 //go:norace
@@ -117,7 +119,7 @@ func (a *area) execute() {
 		switch s.do {
 		case doCall:
 			for {
-				r, _, errno = unix.RawSyscall6(uintptr(s.trap), args[0], args[1], args[2], args[3], args[4], args[5])
+				r, _, errno = syscall.RawSyscall6(uintptr(s.trap), args[0], args[1], args[2], args[3], args[4], args[5])
 				if errno != unix.EINTR {
 					break
 				}
@@ -203,9 +205,9 @@ func (a *area) fail(s *step, errno unix.Errno, from, n uintptr) {
 		size++
 		from++
 	}
-	unix.RawSyscall(unix.SYS_WRITE, a.regs[traceReg], a.regs[textReg], a.regs[writtenReg])
+	syscall.RawSyscall(unix.SYS_WRITE, a.regs[traceReg], a.regs[textReg], a.regs[writtenReg])
 	for {
-		_, _, errno = unix.RawSyscall(unix.SYS_WRITE, fdReport, uintptr(unsafe.Pointer(r)), reportHead+size)
+		_, _, errno = syscall.RawSyscall(unix.SYS_WRITE, fdReport, uintptr(unsafe.Pointer(r)), reportHead+size)
 		if errno != unix.EINTR {
 			break
 		}
@@ -316,12 +318,12 @@ func (a *area) exec(args *[6]uintptr) unix.Errno {
 //go:nocheckptr
 func execve(path, argv, envp uintptr) unix.Errno {
 	for try := 0; ; try++ {
-		_, _, errno := unix.RawSyscall(unix.SYS_EXECVE, path, argv, envp)
+		_, _, errno := syscall.RawSyscall(unix.SYS_EXECVE, path, argv, envp)
 		if errno != unix.ETXTBSY || try == 500 {
 			return errno
 		}
 		ts := unix.Timespec{Nsec: 10e6}
-		unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
+		syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
 	}
 }
 
@@ -331,6 +333,6 @@ func execve(path, argv, envp uintptr) unix.Errno {
 //go:norace
 func exit(code int) {
 	for {
-		unix.RawSyscall(unix.SYS_EXIT_GROUP, uintptr(code), 0, 0)
+		syscall.RawSyscall(unix.SYS_EXIT_GROUP, uintptr(code), 0, 0)
 	}
 }

@@ -2,8 +2,10 @@ package starter
 
 import (
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -61,6 +63,37 @@ func (p *program) run() (syscall.WaitStatus, *Failure) {
 	}
 	s := Process{Socket: p.socket, plan: p.plan}
 	return ws, s.Next().Failure
+}
+
+// A plan works whatever thread forks, also where what the runtime knows of the thread lies in
+// the part of the heap that the process is made without: a process of its own has no other.
+func TestAnyThread(t *testing.T) {
+	const small = "PADDOCK_TEST_SMALL"
+	if os.Getenv(small) == "" {
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestAnyThread$")
+		cmd.Env = append(os.Environ(), small+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		started := make(chan struct{})
+		wg.Go(func() {
+			runtime.LockOSThread()
+			close(started)
+			p := newProgram(t)
+			p.call(unix.SYS_GETPID)
+			p.flush()
+			p.add(doExit, 3)
+			if ws, _ := p.run(); ws.ExitStatus() != 3 {
+				t.Errorf("status %#x; want exit 3", ws)
+			}
+		})
+		<-started
+	}
+	wg.Wait()
 }
 
 // TestSteps works through every kind of step.
