@@ -14,6 +14,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
+	"paddock/execd/internal/job"
 	"paddock/execd/internal/user"
 	"paddock/test/harness"
 )
@@ -88,13 +89,69 @@ func TestRightsWithoutNameServices(t *testing.T) {
 			t.Fatal(err)
 		}
 		config.Managers, config.Operators = nil, nil
-		c, err := s.caller(request)
+		c, err := s.caller(request, true)
 		if denied := s.Programs.MayClaim(c); err != nil || c.Name != "alice" || (denied != nil) != failing {
 			t.Errorf("the name services fail: %t: %+v, %v; claims: %v", failing, c, err, denied)
 		}
 		config.Managers, config.Operators = []string{"alice"}, []string{"alice"}
-		if c, err = s.caller(request); err != nil || c.Manager == failing || c.Operator == failing {
+		if c, err = s.caller(request, true); err != nil || c.Manager == failing || c.Operator == failing {
 			t.Errorf("the name services fail: %t: %+v, %v", failing, c, err)
 		}
+	}
+}
+
+// A manager who changes something while the name services are slow is waited for, and
+// refused nothing; one who looks is not held up.
+func TestRightsWithSlowNameServices(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	answer := filepath.Join(dir, "answer")
+	for name, text := range map[string]string{
+		"getent": "test ! -e " + answer + " || read x <" + answer + "\necho alice:x:54321:54321::/:/bin/sh\n",
+		"id":     "echo 54321\n",
+	} {
+		if err := harness.WriteExecutable(filepath.Join(dir, name), "#!/bin/sh\n"+text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := withKnobs(t, "")
+	config := *s.Config()
+	config.Managers = []string{"alice"}
+	s.Config = func() *conf.Config { return &config }
+	s.Users = &user.Directory{Keep: 1, Path: dir}
+	ctx := context.WithValue(t.Context(), peerKey{}, &unix.Ucred{Uid: 54321, Gid: 54321})
+	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", http.NoBody)
+	if c, err := s.caller(request, false); err != nil || !c.Manager {
+		t.Fatalf("%+v, %v; want a manager", c, err)
+	}
+	if err := unix.Mkfifo(answer, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(answer, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if c, err := s.caller(request, false); err != nil || c.Manager || c.Name != "alice" {
+		t.Errorf("while they are slow: %+v, %v; want who he was, without rights", c, err)
+	}
+	done := make(chan job.Caller, 1)
+	go func() {
+		c, err := s.caller(request, true)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- c
+	}()
+	select {
+	case c := <-done:
+		t.Errorf("%+v before they have answered", c)
+	case <-time.After(1500 * time.Millisecond): // more than who looks waits
+	}
+	if _, err := f.WriteString("\n\n\n\n\n\n"); err != nil {
+		t.Fatal(err)
+	}
+	if c := <-done; !c.Manager {
+		t.Errorf("%+v; want a manager", c)
 	}
 }

@@ -387,7 +387,7 @@ func (s *Server) answer(in *incoming, r *http.Request) (any, error) {
 	if !ok || r.Method != http.MethodPost {
 		return nil, api.Errorf(api.CodeBadRequest, "execd %s does not know %s %q", s.Version, r.Method, r.URL.Path)
 	}
-	caller, err := s.caller(r)
+	caller, err := s.caller(r, verb.may&^peers != anyone)
 	if err != nil {
 		return nil, err
 	}
@@ -433,8 +433,9 @@ func verbOf(path string) string {
 	return path[len(prefix):]
 }
 
-// caller identifies the caller.
-func (s *Server) caller(r *http.Request) (job.Caller, error) {
+// caller identifies the caller. If he changes something, the name services are waited for
+// where rights hang on their answer: who only looks is not held up by them.
+func (s *Server) caller(r *http.Request, changes bool) (job.Caller, error) {
 	if c, ok := r.Context().Value(peerKey{}).(*peer.Conn); ok {
 		return s.peerCaller(r, c)
 	}
@@ -452,6 +453,11 @@ func (s *Server) caller(r *http.Request) (job.Caller, error) {
 		return job.Caller{}, api.Errorf(api.CodeInternal, "%v", err)
 	}
 	config := s.Config()
+	if changes && !sure && (slices.Contains(config.Managers, u.Name) || slices.Contains(config.Operators, u.Name)) {
+		if now, err := s.Users.ByID(r.Context(), uid); err == nil {
+			u, sure = now, true
+		}
+	}
 	return job.Caller{
 		UID: uid, GID: int(cred.Gid), Name: u.Name, Unsure: !sure,
 		Manager:  uid == 0 || uid == s.OwnerOnly || sure && slices.Contains(config.Managers, u.Name),
