@@ -174,10 +174,11 @@ func (r *run) note() {
 }
 
 // hearAgain notes that the host of a run answers again. It may have been started anew, and count
-// anew. core.mu is held.
+// anew. A run of which the record says that it began may have told this execd nothing yet. core.mu
+// is held.
 func (r *run) hearAgain() {
 	r.doubted = true
-	if r.updateSeq, r.heard = 0, time.Now(); r.there && r.over == nil {
+	if r.updateSeq, r.heard = 0, time.Now(); (r.there || r.used) && r.over == nil {
 		r.reconnects++
 		r.news = true
 	}

@@ -205,6 +205,17 @@ func TestQueueUpdate(t *testing.T) {
 		if u := h.s.Used()[h.task(h.store.Get(j.Number)).RunID()]; u.CPU != 7 || u.VMem != 200*1024 {
 			t.Errorf("after a restart: %+v", u)
 		}
+		// That the host was away before it has said anything counts, too.
+		h.change(func(n *node) { n.down = true })
+		time.Sleep(4 * time.Minute)
+		h.change(func(n *node) { n.down = false })
+		time.Sleep(2 * time.Minute)
+		h.update(8, 200)
+		time.Sleep(15 * time.Minute)
+		synctest.Wait()
+		if u := h.store.Updated(h.task(h.store.Get(j.Number))); u["NumJobReconnects"] != "1" {
+			t.Errorf("a host that answers again after a restart: %q", u)
+		}
 		if h.endAll(0) != 1 || len(h.lines()) != 1 {
 			t.Errorf("%+v", h.lines())
 		}
