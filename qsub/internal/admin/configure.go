@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"paddock/execd/api"
@@ -35,8 +36,9 @@ type change struct {
 	from   from
 }
 
-// changesOf are the options of qconf that change the configuration.
-var changesOf = changes()
+// changesOf returns the options of qconf that change the configuration. Other commands do
+// not pay for them.
+var changesOf = sync.OnceValue(changes)
 
 func changes() map[string]change {
 	of := map[string]change{

@@ -24,7 +24,7 @@ func TestQconfOptions(t *testing.T) {
 	for name := range absent {
 		done = append(done, name)
 	}
-	for name := range changesOf {
+	for name := range changesOf() {
 		done = append(done, name)
 	}
 	var known []string

@@ -119,7 +119,7 @@ func qconf(ctx context.Context, inv *command.Invocation, args []string) error {
 			c.dry = true
 		default:
 			steps = append(steps, step{Option: o.Option, args: o.Values})
-			_, change := changesOf[o.Name]
+			_, change := changesOf()[o.Name]
 			changes = changes || change
 		}
 	}
@@ -139,7 +139,7 @@ func qconf(ctx context.Context, inv *command.Invocation, args []string) error {
 
 // do does what one option asks for.
 func (c *conf) do(ctx context.Context, t *step) error {
-	if what, ok := changesOf[t.Name]; ok {
+	if what, ok := changesOf()[t.Name]; ok {
 		return c.change(ctx, t, what)
 	}
 	if what, ok := absent[t.Name]; ok {

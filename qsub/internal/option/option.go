@@ -161,6 +161,9 @@ func Of(c Command) []*Option {
 			list = append(list, &table[i])
 		}
 	}
+	if c&Qconf != 0 {
+		list = append(list, senseless()...)
+	}
 	return list
 }
 
@@ -172,6 +175,13 @@ func Lookup(c Command, word string) (*Option, bool) {
 	for i := range table {
 		if table[i].Commands&c != 0 && table[i].Name == word {
 			return &table[i], true
+		}
+	}
+	if c&Qconf != 0 {
+		for _, o := range senseless() {
+			if o.Name == word {
+				return o, true
+			}
 		}
 	}
 	return nil, false

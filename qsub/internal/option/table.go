@@ -1,40 +1,12 @@
 package option
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // one returns the name of an option's single argument.
 func one(arg string) []string { return []string{arg} }
 
-// table has every option of every command. What an option of qsub does is in
-// the map apply of package submit, by the same name.
-var table = append(shared(rows), senseless()...)
-
-// alsoOf are the options of qsub that other commands have, too.
-var alsoOf = []struct {
-	commands Command
-	names    string
-}{
-	{Qalter, `-@ -a -ac -ar -attr -A -binding -c -ckpt -cwd -dc -dl -e -hard -he -hold_jid -hold_jid_ad -hold_jid_ad_ok
-		-hold_jid_ok -i -j -js -jsv -l -m -M -masterq -N -notify -o -p -P -pe -q -r -R -S -sandbox -sc -soft -stagein -stageout -stageout_to -tc -v -V -verify -w -wd -when_out`},
-	{Qrsh | Qlogin | Qsh, `-@ -A -ac -ar -attr -binding -clear -cwd -dc -dl -e -hard -help -js -jsv -l -m -M -masterq -N -notify -now -o
-		-p -P -pe -q -R -S -sc -soft -v -V -verify -w -wd`},
-}
-
-// shared gives other commands the options of alsoOf.
-func shared(rows []Option) []Option {
-	for _, also := range alsoOf {
-		names := strings.Fields(also.names)
-		for i := range rows {
-			if rows[i].Commands&Qsub != 0 && slices.Contains(names, rows[i].Name) {
-				rows[i].Commands |= also.commands
-			}
-		}
-	}
-	return rows
-}
+// interactive are the commands that run a job at once, on the terminal.
+const interactive = Qrsh | Qlogin | Qsh
 
 // without are the options of Grid Engine's qconf for objects that this system
 // does not have, and the reason.
@@ -54,24 +26,25 @@ var without = []struct{ why, names string }{
 	{"qconf -sq shows what a queue has for other hosts than its own", "-sds"},
 }
 
-// senseless are the rows of without.
-func senseless() []Option {
-	var list []Option
+// senseless returns the options of without.
+func senseless() (list []*Option) {
 	for _, w := range without {
 		for name := range strings.FieldsSeq(w.names) {
-			list = append(list, Option{Name: name, Commands: Qconf, Refused: true, Why: w.why, Help: w.why})
+			list = append(list, &Option{Name: name, Commands: Qconf, Refused: true, Why: w.why, Help: w.why})
 		}
 	}
 	return list
 }
 
-// rows are the options with a line of their own.
-var rows = []Option{
-	{Name: "-@", Args: one("file"), Kind: File, Commands: Qsub, Repeat: true, Help: "read further options from a file"},
-	{Name: "-a", Args: one("date_time"), Kind: Text, Commands: Qsub, Help: "request a start time"},
+// table has the options of all commands. What one of qsub does is in the map apply of
+// package submit, by the same name. No part of it is computed, which each start of a
+// command would pay.
+var table = []Option{
+	{Name: "-@", Args: one("file"), Kind: File, Commands: Qsub | Qalter | interactive, Repeat: true, Help: "read further options from a file"},
+	{Name: "-a", Args: one("date_time"), Kind: Text, Commands: Qsub | Qalter, Help: "request a start time"},
 	{Name: "-aattr", Args: []string{"obj", "attr", "val"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "add to lists of objects"},
 	{Name: "-Aattr", Args: []string{"obj", "file"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "add to lists of objects, from a file"},
-	{Name: "-ac", Args: one("context_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "add context variables"},
+	{Name: "-ac", Args: one("context_list"), Kind: Text, Commands: Qsub | Qalter | interactive, Repeat: true, Help: "add context variables"},
 	{Name: "-ace", Args: one("attribute"), Kind: Text, Commands: Qconf, Repeat: true, Help: "add an attribute by editor"},
 	{Name: "-Ace", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add an attribute from a file"},
 	{Name: "-ackpt", Args: one("ckpt_name"), Kind: Text, Commands: Qconf, Repeat: true, Help: "add a checkpointing environment by editor"},
@@ -90,10 +63,10 @@ var rows = []Option{
 	{Name: "-Aprj", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add a project from a file"},
 	{Name: "-aq", Args: one("queue"), Kind: List, Commands: Qconf, Repeat: true, Help: "add a queue by editor"},
 	{Name: "-Aq", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add a queue from a file"},
-	{Name: "-ar", Args: one("ar_id"), Kind: Text, Commands: Qsub, Refused: true, Why: "there are no advance reservations", Help: "run in an advance reservation"},
+	{Name: "-ar", Args: one("ar_id"), Kind: Text, Commands: Qsub | Qalter | interactive, Refused: true, Why: "there are no advance reservations", Help: "run in an advance reservation"},
 	{Name: "-ar", Args: one("ar_id"), Kind: List, Commands: Qacct, Help: "list an advance reservation"},
-	{Name: "-attr", Args: one("name=expression"), Kind: Text, Commands: Qsub, Repeat: true, Help: "add an attribute to the ad of the job"},
-	{Name: "-A", Args: one("account_string"), Kind: Text, Commands: Qsub, Help: "account string in the accounting record"},
+	{Name: "-attr", Args: one("name=expression"), Kind: Text, Commands: Qsub | Qalter | interactive, Repeat: true, Help: "add an attribute to the ad of the job"},
+	{Name: "-A", Args: one("account_string"), Kind: Text, Commands: Qsub | Qalter | interactive, Help: "account string in the accounting record"},
 	{Name: "-A", Args: one("account_string"), Kind: List, Commands: Qacct, Help: "list by account string"},
 	{Name: "-as", Args: one("host_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "add submit hosts: this one is there"},
 	{Name: "-Au", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "add a list of users from a file"},
@@ -102,14 +75,14 @@ var rows = []Option{
 	{Name: "-b", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "the operand is a command, not a script to send"},
 	{Name: "-b", Args: one("begin_time"), Kind: Text, Commands: Qacct, Help: "jobs started after"},
 	{Name: "-b", Commands: Qtop, Help: "print tables, as where there is no terminal"},
-	{Name: "-binding", Args: one("[type] strategy"), Kind: Text, Before: []string{"env", "pe", "set"}, Commands: Qsub, Help: "bind the job to processor cores"},
-	{Name: "-c", Args: one("n|s|m|x|r|interval"), Kind: Text, Commands: Qsub, Help: "when to checkpoint"},
+	{Name: "-binding", Args: one("[type] strategy"), Kind: Text, Before: []string{"env", "pe", "set"}, Commands: Qsub | Qalter | interactive, Help: "bind the job to processor cores"},
+	{Name: "-c", Args: one("n|s|m|x|r|interval"), Kind: Text, Commands: Qsub | Qalter, Help: "when to checkpoint"},
 	{Name: "-c", Args: one("job_queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "clear the error state of jobs or queues"},
 	{Name: "-cb", Commands: Qstat, Help: "show the binding of jobs, as is the default"},
-	{Name: "-ckpt", Args: one("ckpt_name"), Kind: Text, Commands: Qsub, Help: "checkpointing environment"},
-	{Name: "-clear", Commands: Qsub, Help: "forget all options so far"},
+	{Name: "-ckpt", Args: one("ckpt_name"), Kind: Text, Commands: Qsub | Qalter, Help: "checkpointing environment"},
+	{Name: "-clear", Commands: Qsub | interactive, Help: "forget all options so far"},
 	{Name: "-clearusage", Args: one("user_list"), Kind: List, Commands: Qconf, Repeat: true, Help: "forget what users have used, all or these"},
-	{Name: "-cwd", Commands: Qsub, Help: "run the job in the current directory"},
+	{Name: "-cwd", Commands: Qsub | Qalter | interactive, Help: "run the job in the current directory"},
 	{Name: "-C", Args: one("prefix"), Kind: Text, Commands: Qsub, Help: "prefix of options in the script; '' for none"},
 	{Name: "-cj", Args: one("job_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "clear the error state of jobs"},
 	{Name: "-cq", Args: one("queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "clear the error state of queues"},
@@ -119,14 +92,14 @@ var rows = []Option{
 	{Name: "-D", Args: one("department"), Kind: List, Commands: Qacct, Help: "list by department"},
 	{Name: "-dattr", Args: []string{"obj", "attr", "val"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "take off lists of objects"},
 	{Name: "-Dattr", Args: []string{"obj", "file"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "take off lists of objects, from a file"},
-	{Name: "-dc", Args: one("variable_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "delete context variables"},
+	{Name: "-dc", Args: one("variable_list"), Kind: Text, Commands: Qsub | Qalter | interactive, Repeat: true, Help: "delete context variables"},
 	{Name: "-dcal", Args: one("calendar_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove calendars: there are none"},
 	{Name: "-dce", Args: one("attribute_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove attributes"},
 	{Name: "-dckpt", Args: one("ckpt_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove checkpointing environments"},
 	{Name: "-de", Args: one("host_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove execution hosts"},
 	{Name: "-dhgrp", Args: one("group_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove host groups"},
 	{Name: "-display", Args: one("display"), Kind: Text, Commands: Elsewhere | Qsh, Help: "X display of an interactive job"},
-	{Name: "-dl", Args: one("date_time"), Kind: Text, Commands: Qsub, Refused: true, Why: "jobs are not ordered by a deadline; -a delays a job", Help: "deadline to start"},
+	{Name: "-dl", Args: one("date_time"), Kind: Text, Commands: Qsub | Qalter | interactive, Refused: true, Why: "jobs are not ordered by a deadline; -a delays a job", Help: "deadline to start"},
 	{Name: "-dm", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "users are no longer managers"},
 	{Name: "-do", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "users are no longer operators"},
 	{Name: "-dp", Args: one("pe_name_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove parallel environments"},
@@ -138,7 +111,7 @@ var rows = []Option{
 	{Name: "-du", Args: []string{"user_list", "list_names"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "take users off lists of users"},
 	{Name: "-dul", Args: one("list_names"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove lists of users"},
 	{Name: "-duser", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "remove users: none are known"},
-	{Name: "-e", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "file for standard error"},
+	{Name: "-e", Args: one("path_list"), Kind: File, Commands: Qsub | Qalter | interactive, Help: "file for standard error"},
 	{Name: "-e", Args: one("end_time"), Kind: Text, Commands: Qacct, Help: "jobs started before"},
 	{Name: "-e", Args: one("queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "enable queues"},
 	{Name: "-e", Commands: Qlog, Help: "show standard error only"},
@@ -160,34 +133,34 @@ var rows = []Option{
 	{Name: "-h", Args: one("u|o|s"), Kind: Text, Commands: Qhold | Qrls, Help: "holds of user, operator, system; default u"},
 	{Name: "-h", Args: one("u|o|s|n|U|O|S"), Kind: Text, Commands: Qalter | Qresub, Repeat: true, Help: "holds to set; U, O, S and n take them away"},
 	{Name: "-h", Args: one("host_list"), Kind: Text, Commands: Qhost, Repeat: true, Help: "show these hosts"},
-	{Name: "-hard", Commands: Qsub, Repeat: true, Help: "the following requests must be met"},
-	{Name: "-he", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Refused: true, Why: "Grid Engine refuses it too", Help: "hard error handling"},
+	{Name: "-hard", Commands: Qsub | Qalter | interactive, Repeat: true, Help: "the following requests must be met"},
+	{Name: "-he", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub | Qalter, Refused: true, Why: "Grid Engine refuses it too", Help: "hard error handling"},
 	{Name: "-help", Commands: programs, Help: "print this help"},
-	{Name: "-hold_jid", Args: one("job_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "wait for the end of jobs"},
-	{Name: "-hold_jid_ad", Args: one("job_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "wait for the end of array tasks"},
-	{Name: "-hold_jid_ok", Args: one("job_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "wait for the success of jobs"},
-	{Name: "-hold_jid_ad_ok", Args: one("job_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "wait for the success of array tasks"},
-	{Name: "-i", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "file for standard input"},
+	{Name: "-hold_jid", Args: one("job_list"), Kind: Text, Commands: Qsub | Qalter, Repeat: true, Help: "wait for the end of jobs"},
+	{Name: "-hold_jid_ad", Args: one("job_list"), Kind: Text, Commands: Qsub | Qalter, Repeat: true, Help: "wait for the end of array tasks"},
+	{Name: "-hold_jid_ok", Args: one("job_list"), Kind: Text, Commands: Qsub | Qalter, Repeat: true, Help: "wait for the success of jobs"},
+	{Name: "-hold_jid_ad_ok", Args: one("job_list"), Kind: Text, Commands: Qsub | Qalter, Repeat: true, Help: "wait for the success of array tasks"},
+	{Name: "-i", Args: one("path_list"), Kind: File, Commands: Qsub | Qalter, Help: "file for standard input"},
 	{Name: "-inherit", Commands: Elsewhere, Help: "start a task of a parallel job"},
 	{Name: "-inherit", Commands: Qrsh, Help: "start a task of the parallel job around it"},
 	{Name: "-into", Args: one("job[.task]"), Kind: Text, Commands: Qrsh, Help: "enter a job that runs"},
-	{Name: "-j", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "write standard error into standard output"},
+	{Name: "-j", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub | Qalter, Help: "write standard error into standard output"},
 	{Name: "-j", Args: one("job_list"), Kind: List, Commands: Qstat, Repeat: true, Help: "show all about jobs, or why jobs wait"},
 	{Name: "-j", Args: one("job"), Kind: List, Commands: Qacct, Help: "list a job by number, name or pattern, or all"},
 	{Name: "-j", Commands: Qhost, Help: "show the jobs that run"},
-	{Name: "-js", Args: one("job_share"), Kind: Text, Commands: Qsub, Refused: true, Why: "there is no share tree; see -p", Help: "share of the job"},
+	{Name: "-js", Args: one("job_share"), Kind: Text, Commands: Qsub | Qalter | interactive, Refused: true, Why: "there is no share tree; see -p", Help: "share of the job"},
 	{Name: "-json", Commands: Qstat | Qhost | Qselect | Qconf | Qacct | Qwait | Qtop, Help: "print JSON"},
 	{Name: "-json", Commands: Qalter | Qresub, Help: "print JSON"},
-	{Name: "-jsv", Args: one("jsv_url"), Kind: Text, Commands: Qsub, Refused: true, Why: "jobs are checked by execd alone", Help: "script that verifies the submission"},
-	{Name: "-l", Args: one("resource_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "request resources"},
+	{Name: "-jsv", Args: one("jsv_url"), Kind: Text, Commands: Qsub | Qalter | interactive, Refused: true, Why: "jobs are checked by execd alone", Help: "script that verifies the submission"},
+	{Name: "-l", Args: one("resource_list"), Kind: Text, Commands: Qsub | Qalter | interactive, Repeat: true, Help: "request resources"},
 	{Name: "-l", Args: one("resource_list"), Kind: Text, Commands: Qstat | Qhost | Qselect, Repeat: true, Help: "select by resources"},
 	{Name: "-l", Args: one("resource_list"), Kind: Text, Commands: Qacct, Repeat: true, Help: "select by resources of the queue"},
 	{Name: "-listen", Args: one("address"), Kind: Text, Commands: Elsewhere | Qrsh | Qlogin, Help: "address at which the job finds the client"},
 	{Name: "-lost", Args: one("end|stop|keep"), Kind: Text, Commands: Elsewhere | Qrsh | Qlogin, Help: "what becomes of the job without its client"},
-	{Name: "-m", Args: one("b|e|a|s|n"), Kind: Text, Commands: Qsub, Repeat: true, Help: "when to send mail"},
+	{Name: "-m", Args: one("b|e|a|s|n"), Kind: Text, Commands: Qsub | Qalter | interactive, Repeat: true, Help: "when to send mail"},
 	{Name: "-m", Commands: Qacct, Help: "list only master tasks"},
-	{Name: "-M", Args: one("mail_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "whom to send mail"},
-	{Name: "-masterq", Args: one("queue_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "queues for the master task"},
+	{Name: "-M", Args: one("mail_list"), Kind: Text, Commands: Qsub | Qalter | interactive, Repeat: true, Help: "whom to send mail"},
+	{Name: "-masterq", Args: one("queue_list"), Kind: Text, Commands: Qsub | Qalter | interactive, Repeat: true, Help: "queues for the master task"},
 	{Name: "-mattr", Args: []string{"obj", "attr", "val"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "change values, or elements of lists, of objects"},
 	{Name: "-Mattr", Args: []string{"obj", "file"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "the same, from a file"},
 	{Name: "-mc", Commands: Qconf, Repeat: true, Help: "change the attributes by editor"},
@@ -212,7 +185,7 @@ var rows = []Option{
 	{Name: "-Msconf", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "change the scheduler's configuration from a file"},
 	{Name: "-mu", Args: one("list_names"), Kind: Text, Commands: Qconf, Repeat: true, Help: "change lists of users by editor"},
 	{Name: "-Mu", Args: one("file"), Kind: File, Commands: Qconf, Repeat: true, Help: "change a list of users from a file"},
-	{Name: "-N", Args: one("name"), Kind: Text, Commands: Qsub, Help: "name of the job"},
+	{Name: "-N", Args: one("name"), Kind: Text, Commands: Qsub | Qalter | interactive, Help: "name of the job"},
 	{Name: "-n", Args: one("lines"), Kind: Text, Commands: Qlog, Help: "begin with the last lines only"},
 	{Name: "-n", Args: one("number"), Kind: Text, Commands: Qtop, Help: "end after so many looks"},
 	{Name: "-ncb", Commands: Qhost, Help: "leave out sockets, cores and threads"},
@@ -220,17 +193,17 @@ var rows = []Option{
 	{Name: "-ne", Commands: Qstat, Help: "with -f: leave out queues without jobs"},
 	{Name: "-noshell", Commands: Elsewhere | Qrsh, Help: "start the command of qrsh without a shell"},
 	{Name: "-nostdin", Commands: Elsewhere | Qrsh, Help: "no standard input for the command of qrsh"},
-	{Name: "-notify", Commands: Qsub, Help: "warn the job before it is killed or suspended"},
-	{Name: "-now", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "start at once or not at all"},
-	{Name: "-o", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "file for standard output"},
+	{Name: "-notify", Commands: Qsub | Qalter | interactive, Help: "warn the job before it is killed or suspended"},
+	{Name: "-now", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub | interactive, Help: "start at once or not at all"},
+	{Name: "-o", Args: one("path_list"), Kind: File, Commands: Qsub | Qalter | interactive, Help: "file for standard output"},
 	{Name: "-o", Args: one("owner"), Kind: List, Commands: Qacct, Help: "list by owner"},
 	{Name: "-o", Commands: Qlog, Help: "show standard output only"},
 	{Name: "-ot", Args: one("tickets"), Kind: Text, Commands: Elsewhere, Help: "override tickets"},
 	{Name: "-ot", Args: one("tickets"), Kind: Text, Commands: Qalter, Refused: true, Why: "priorities are not made of override tickets; see -p", Help: "override tickets"},
-	{Name: "-p", Args: one("priority"), Kind: Text, Commands: Qsub, Help: "priority of the job"},
-	{Name: "-P", Args: one("project"), Kind: Text, Commands: Qsub, Help: "project of the job"},
+	{Name: "-p", Args: one("priority"), Kind: Text, Commands: Qsub | Qalter | interactive, Help: "priority of the job"},
+	{Name: "-P", Args: one("project"), Kind: Text, Commands: Qsub | Qalter | interactive, Help: "project of the job"},
 	{Name: "-P", Args: one("project"), Kind: List, Commands: Qacct, Help: "list by project"},
-	{Name: "-pe", Args: []string{"pe_name", "slot_range"}, Kind: Text, Commands: Qsub, Help: "parallel environment and slots"},
+	{Name: "-pe", Args: []string{"pe_name", "slot_range"}, Kind: Text, Commands: Qsub | Qalter | interactive, Help: "parallel environment and slots"},
 	{Name: "-pe", Args: one("pe_name"), Kind: List, Commands: Qacct, Help: "list by parallel environment"},
 	{Name: "-pe", Args: one("pe_list"), Kind: Text, Commands: Qstat | Qselect, Repeat: true, Help: "select queues by parallel environment"},
 	{Name: "-peers", Commands: Qhost, Help: "show other hosts that may run work of this one"},
@@ -238,15 +211,15 @@ var rows = []Option{
 	{Name: "-pty", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qrsh | Qlogin, Help: "give the job a terminal, or three streams"},
 	{Name: "-pty", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "has no effect on a batch job"},
 	{Name: "-purge", Args: []string{"queue", "attrs", "obj"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "forget what a queue has for a host or group"},
-	{Name: "-q", Args: one("queue_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "run in one of these queues"},
+	{Name: "-q", Args: one("queue_list"), Kind: Text, Commands: Qsub | Qalter | interactive, Repeat: true, Help: "run in one of these queues"},
 	{Name: "-q", Args: one("queue"), Kind: List, Commands: Qacct, Help: "list by queue"},
 	{Name: "-q", Args: one("queue_list"), Kind: Text, Commands: Qstat | Qselect, Repeat: true, Help: "select queues by name or pattern"},
 	{Name: "-q", Commands: Qhost, Help: "show the queues"},
 	{Name: "-qs", Args: one("a|c|d|o|s|u|A|C|D|E|S"), Kind: Text, Commands: Qstat | Qselect, Repeat: true, Help: "select queues that are in one of these states"},
-	{Name: "-r", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "start the job again when its run was cut short"},
+	{Name: "-r", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub | Qalter, Help: "start the job again when its run was cut short"},
 	{Name: "-r", Commands: Qstat, Help: "show requested resources"},
 	{Name: "-r", Args: one("job_queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "start jobs, or all of queues, again"},
-	{Name: "-R", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "reserve resources"},
+	{Name: "-R", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub | Qalter | interactive, Help: "reserve resources"},
 	{Name: "-rattr", Args: []string{"obj", "attr", "val"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "replace values of objects"},
 	{Name: "-Rattr", Args: []string{"obj", "file"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "replace values of objects, from a file"},
 	{Name: "-reconnect", Args: one("job"), Kind: Text, Commands: Qrsh | Qlogin, Help: "go on with a job that has lost its client"},
@@ -256,9 +229,9 @@ var rows = []Option{
 	{Name: "-rsstnode", Args: one("node_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show nodes of the share tree: there is none"},
 	{Name: "-s", Args: one("p|r|s|z|h|a"), Kind: Text, Commands: Qstat, Repeat: true, Help: "pending, running, suspended, finished, held, all"},
 	{Name: "-s", Args: one("job_queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "suspend jobs or queues"},
-	{Name: "-S", Args: one("path_list"), Kind: File, Commands: Qsub, Help: "shell that runs the job"},
-	{Name: "-sandbox", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub, Help: "run the job in a fresh directory of its own"},
-	{Name: "-sc", Args: one("context_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "set the context"},
+	{Name: "-S", Args: one("path_list"), Kind: File, Commands: Qsub | Qalter | interactive, Help: "shell that runs the job"},
+	{Name: "-sandbox", Args: one("y[es]|n[o]"), Kind: YesNo, Commands: Qsub | Qalter, Help: "run the job in a fresh directory of its own"},
+	{Name: "-sc", Args: one("context_list"), Kind: Text, Commands: Qsub | Qalter | interactive, Repeat: true, Help: "set the context"},
 	{Name: "-sc", Commands: Qconf, Help: "show the attributes that can be requested"},
 	{Name: "-scal", Args: one("calendar"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show a calendar: there are none"},
 	{Name: "-scall", Commands: Qconf, Repeat: true, Help: "list the calendars: there are none"},
@@ -285,7 +258,7 @@ var rows = []Option{
 	{Name: "-sm", Commands: Qconf, Help: "list the managers"},
 	{Name: "-so", Commands: Qconf, Help: "list the operators"},
 	{Name: "-sobjl", Args: []string{"obj", "attr", "val"}, Kind: Text, Commands: Qconf, Repeat: true, Help: "list the objects that have a value"},
-	{Name: "-soft", Commands: Qsub, Repeat: true, Help: "the following requests may be met"},
+	{Name: "-soft", Commands: Qsub | Qalter | interactive, Repeat: true, Help: "the following requests may be met"},
 	{Name: "-sp", Args: one("pe_name"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show a parallel environment"},
 	{Name: "-spl", Commands: Qconf, Help: "list the parallel environments"},
 	{Name: "-sprj", Args: one("project"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show a project"},
@@ -301,9 +274,9 @@ var rows = []Option{
 	{Name: "-sst", Commands: Qconf, Repeat: true, Help: "show the share tree: there is none"},
 	{Name: "-sstnode", Args: one("node_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show nodes of the share tree: there is none"},
 	{Name: "-sstree", Commands: Qconf, Repeat: true, Help: "show the share tree: there is none"},
-	{Name: "-stagein", Args: one("file_list"), Kind: File, Commands: Qsub, Repeat: true, Help: "bring files into the sandbox"},
-	{Name: "-stageout", Args: one("file_list"), Kind: Text, Commands: Qsub, Repeat: true, Help: "bring files out of the sandbox"},
-	{Name: "-stageout_to", Args: one("directory"), Kind: Dir, Commands: Qsub, Help: "where to bring files out of the sandbox"},
+	{Name: "-stagein", Args: one("file_list"), Kind: File, Commands: Qsub | Qalter, Repeat: true, Help: "bring files into the sandbox"},
+	{Name: "-stageout", Args: one("file_list"), Kind: Text, Commands: Qsub | Qalter, Repeat: true, Help: "bring files out of the sandbox"},
+	{Name: "-stageout_to", Args: one("directory"), Kind: Dir, Commands: Qsub | Qalter, Help: "where to bring files out of the sandbox"},
 	{Name: "-su", Args: one("list_names"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show lists of users"},
 	{Name: "-sul", Commands: Qconf, Help: "list the lists of users"},
 	{Name: "-suser", Args: one("user_list"), Kind: Text, Commands: Qconf, Repeat: true, Help: "show users: none are known"},
@@ -316,7 +289,7 @@ var rows = []Option{
 	{Name: "-t", Commands: Qstat, Help: "show tasks of parallel jobs"},
 	{Name: "-t", Args: one("first[-last[:step]]"), Kind: Text, Commands: Qdel | Qhold | Qrls | Qmod, Repeat: true, Help: "only these tasks of the job before it"},
 	{Name: "-t", Args: one("first[-last[:step]]"), Kind: Text, Commands: Qalter, Repeat: true, Help: "only these tasks of the job before it; with -h"},
-	{Name: "-tc", Args: one("number"), Kind: Text, Commands: Qsub, Help: "run at most so many tasks at once; 0 for all"},
+	{Name: "-tc", Args: one("number"), Kind: Text, Commands: Qsub | Qalter, Help: "run at most so many tasks at once; 0 for all"},
 	{Name: "-terse", Commands: Qsub, Help: "print the job's number only"},
 	{Name: "-timeout", Args: one("seconds"), Kind: Text, Commands: Qwait, Help: "wait no longer, and exit with 124"},
 	{Name: "-u", Args: one("owner"), Kind: List, Commands: Qacct, Help: "list by owner"},
@@ -328,13 +301,13 @@ var rows = []Option{
 	{Name: "-us", Args: one("job_queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "resume jobs or queues"},
 	{Name: "-usj", Args: one("job_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "resume jobs"},
 	{Name: "-usq", Args: one("queue_list"), Kind: Text, Commands: Qmod, Repeat: true, Help: "resume queues and the jobs in them"},
-	{Name: "-v", Args: one("variable[=value],..."), Kind: Vars, Commands: Qsub, Repeat: true, Help: "export environment variables"},
-	{Name: "-V", Commands: Qsub, Help: "export the whole environment"},
+	{Name: "-v", Args: one("variable[=value],..."), Kind: Vars, Commands: Qsub | Qalter | interactive, Repeat: true, Help: "export environment variables"},
+	{Name: "-V", Commands: Qsub | Qalter | interactive, Help: "export the whole environment"},
 	{Name: "-verbose", Commands: Elsewhere | Qrsh | Qlogin | Qsh, Help: "show the progress of qrsh"},
-	{Name: "-verify", Commands: Qsub, Help: "show the job, do not submit it"},
+	{Name: "-verify", Commands: Qsub | Qalter | interactive, Help: "show the job, do not submit it"},
 	{Name: "-version", Commands: programs, Help: "print the version"},
-	{Name: "-w", Args: one("e|w|n|p|v"), Kind: Text, Commands: Qsub, Help: "check whether the job can be scheduled"},
-	{Name: "-wd", Args: one("directory"), Kind: Dir, Commands: Qsub, Help: "run the job in this directory"},
-	{Name: "-when_out", Args: one("ending"), Kind: Text, Commands: Qsub, Help: "when to bring files out of the sandbox"},
+	{Name: "-w", Args: one("e|w|n|p|v"), Kind: Text, Commands: Qsub | Qalter | interactive, Help: "check whether the job can be scheduled"},
+	{Name: "-wd", Args: one("directory"), Kind: Dir, Commands: Qsub | Qalter | interactive, Help: "run the job in this directory"},
+	{Name: "-when_out", Args: one("ending"), Kind: Text, Commands: Qsub | Qalter, Help: "when to bring files out of the sandbox"},
 	{Name: "-xml", Commands: Qstat | Qhost, Help: "print XML"},
 }
