@@ -163,7 +163,7 @@ APART  = /test/(engine|interop|soak|web|workflow)$$
 
 # test is to be quick: go vet is left to check, damage to faults and loads to soak. The
 # packages share the binaries that their tests run.
-QUICK = test/memory test/built $(GOTEST) -count=1 -vet=off -timeout 15m -p $(PACKAGES)
+QUICK = test/memory test/built $(GOTEST) -count=1 -vet=off -timeout 40m -p $(PACKAGES)
 test:
 	test/need $(NEED_TEST)
 	$(QUICK) -skip '$(FAULT)' $(LONG) $$($(GO) list ./... | grep -vE '$(APART)')

@@ -181,7 +181,7 @@ func TestJobStreams(t *testing.T) {
 func TestJobTerminal(t *testing.T) {
 	j := startJob(t, `trap 'stty size; exit 3' WINCH
 tty -s && test -t 0 && test -t 1 && test -t 2 && stat -c %u $(tty)
-while :; do sleep 0.01; done
+while :; do sleep 0.4; done
 `, spool.KeyPTY+"=1")
 	_ = j.stderr.Close()
 	j.link.Post(wire.WindowSize{Rows: 24, Columns: 80})

@@ -149,7 +149,7 @@ func TestFaultAcrossWorkers(t *testing.T) {
 	for _, at := range []*desk{a.node, a.login} {
 		who := filepath.Base(at.dir)
 		a.knobs(slow)
-		job := a.submit(fmt.Sprintf("%s; until test -e %s/u/%s.go; do sleep 0.2; done", a.large(who), a.login.dir, who), "-sandbox", "y", "-stagein", "in")
+		job := a.submit(fmt.Sprintf("%s; until test -e %s/u/%s.go; do sleep 0.4; done", a.large(who), a.login.dir, who), "-sandbox", "y", "-stagein", "in")
 		a.moving(job, false, 1_000_000)
 		kill("the input", at.dir)
 		a.knobs("")
@@ -190,7 +190,7 @@ func TestFaultAcrossEndUnheard(t *testing.T) {
 	parallel(t)
 	a := newAcross(t, "", "")
 	w := newCable(a)
-	job := a.submit(fmt.Sprintf("%s; touch %[2]s/u/up; until test -e %[2]s/u/go; do sleep 0.2; done", a.large("one"), a.login.dir), "-sandbox", "y", "-o", a.login.dir+"/u/said")
+	job := a.submit(fmt.Sprintf("%s; touch %[2]s/u/up; until test -e %[2]s/u/go; do sleep 0.4; done", a.large("one"), a.login.dir), "-sandbox", "y", "-o", a.login.dir+"/u/said")
 	a.wrote("one.ran")
 	a.shown(job, "r")
 	w.set(true)
@@ -222,7 +222,7 @@ func TestFaultAcrossLeaseEndsUnheard(t *testing.T) {
 	a := newAcross(t, "", "ALIVE_INTERVAL = 5\nMAX_CLAIM_ALIVES_MISSED = 2\n")
 	w := newCable(a)
 	command := func(name string) string {
-		return fmt.Sprintf("%s; until test -e %s/u/go; do sleep 0.2; done", a.large(name), a.login.dir)
+		return fmt.Sprintf("%s; until test -e %s/u/go; do sleep 0.4; done", a.large(name), a.login.dir)
 	}
 	job := a.submit(command("two"), "-sandbox", "y", "-r", "y")
 	once := a.submit(command("once"), "-sandbox", "y", "-r", "n")
@@ -415,7 +415,7 @@ func TestAcrossShown(t *testing.T) {
 			t.Fatalf("%v: %q:\n%s", err, pattern, out)
 		}
 	}
-	job := a.submit(fmt.Sprintf("echo up >%[1]s/u/up; until test -e %[1]s/u/go; do sleep 0.2; done; %s", a.login.dir, a.large("one")), "-sandbox", "y", "-stagein", "in")
+	job := a.submit(fmt.Sprintf("echo up >%[1]s/u/up; until test -e %[1]s/u/go; do sleep 0.4; done; %s", a.login.dir, a.large("one")), "-sandbox", "y", "-stagein", "in")
 	detail := func() string { return a.as("qstat", "-j", fmt.Sprint(job)) }
 	top := func() string { return a.as("qtop", "-b", "-n", "1") }
 	boxes := func(args ...string) func() string {

@@ -429,7 +429,7 @@ func TestAcrossEvict(t *testing.T) {
 	a := newAcross(t, "", "")
 	a.mine("data", "begin\n")
 	u := a.login.dir + "/u/"
-	job := a.submit(fmt.Sprintf(`n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) >n; echo more >>data; cat same; echo said $n; echo half $n >>%strace; until [ -e %sgo ]; do sleep 0.2; done`, u, u),
+	job := a.submit(fmt.Sprintf(`n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) >n; echo more >>data; cat same; echo said $n; echo half $n >>%strace; until [ -e %sgo ]; do sleep 0.4; done`, u, u),
 		"-sandbox", "y", "-stagein", "data,same=data", "-when_out", "evict", "-r", "y", "-o", u+"o", "-stageout_to", u+"out")
 	a.mine("out/.keep", "")
 	a.lines("trace", 1)

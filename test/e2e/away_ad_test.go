@@ -67,7 +67,7 @@ func TestAwayOffer(t *testing.T) {
 func TestAwayExpand(t *testing.T) {
 	parallel(t)
 	a := newAway(t, "STARTD_ATTRS = Colour\nColour = \"blue\"\n")
-	job := a.submit(adOf+`echo $0 >args; until [ -e go ]; do sleep 0.2; done; : $$(Colour) $$(Shape:round)`,
+	job := a.submit(adOf+`echo $0 >args; until [ -e go ]; do sleep 0.4; done; : $$(Colour) $$(Shape:round)`,
 		"-attr", `On="$$(Colour) $$([Rack * 2])"`, "-attr", "Rack=3")
 	ad := a.wrote("ad")
 	for _, name := range []string{"ClusterId", "ProcId", "Owner", "Cmd", "Iwd", "In", "Out", "JobBatchName", "QDate", "MyType"} {

@@ -39,7 +39,7 @@ func (a *elsewhere) events(name string, want ...string) (text string) {
 func TestAwayEventLog(t *testing.T) {
 	parallel(t)
 	a := newAway(t, often)
-	job := a.submit(`echo on >ran; until [ -e go ]; do sleep 0.2; done; exit 7`, "-attr", `UserLog="log"`, "-attr", `OutputAd="ad"`)
+	job := a.submit(`echo on >ran; until [ -e go ]; do sleep 0.4; done; exit 7`, "-attr", `UserLog="log"`, "-attr", `OutputAd="ad"`)
 	a.wrote("ran")
 	text := a.events("log", "000", "001")
 	if !strings.Contains(text, "Job executing on host: <node>\n") {

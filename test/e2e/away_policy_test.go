@@ -88,7 +88,7 @@ func TestAwayPolicy(t *testing.T) {
 func TestAwayUpdates(t *testing.T) {
 	t.Parallel()
 	a := newAwayFrom(t, "SHADOW_QUEUE_UPDATE_INTERVAL = 1\nSHADOW_LAZY_QUEUE_UPDATE = false\n", often)
-	job := a.submit("echo on >ran; until [ -e go ]; do sleep 0.2; done")
+	job := a.submit("echo on >ran; until [ -e go ]; do sleep 0.4; done")
 	a.wrote("ran")
 	recorded := func(text string) {
 		t.Helper()

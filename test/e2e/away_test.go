@@ -138,7 +138,7 @@ func (a *elsewhere) lines(name string, n int) {
 func TestAway(t *testing.T) {
 	parallel(t)
 	a := newAway(t, "")
-	job := a.submit(`echo $JOB_ID $SGE_TASK_ID $(id -u) >ran; until [ -e go ]; do sleep 0.2; done; exit 7`)
+	job := a.submit(`echo $JOB_ID $SGE_TASK_ID $(id -u) >ran; until [ -e go ]; do sleep 0.4; done; exit 7`)
 	uid := os.Getuid()
 	if a.user != nil {
 		uid = a.user.UID
@@ -190,7 +190,7 @@ func TestAwaySpread(t *testing.T) {
 	parallel(t)
 	a := newAway(t, "")
 	a.login.run("qmod", "-e", "all.q")
-	job := a.submit(`echo $SGE_TASK_ID >>tasks; until [ -e go ]; do sleep 0.2; done`, "-t", "1-12")
+	job := a.submit(`echo $SGE_TASK_ID >>tasks; until [ -e go ]; do sleep 0.4; done`, "-t", "1-12")
 	if err := harness.WaitFor(patience, "4 tasks to run", func() (bool, error) {
 		jobs, err := a.login.Jobs()
 		on := map[string]int{}
@@ -235,7 +235,7 @@ func TestFaultAwayRestarts(t *testing.T) {
 		func() { a.node.Daemon.Kill(); a.node.begin() },
 		func() { a.node.Daemon.Kill(); a.login.Daemon.Kill(); a.login.begin(); a.node.begin() },
 	} {
-		job := a.submit(fmt.Sprintf("echo on >>ran%d; until [ -e go%d ]; do sleep 0.2; done; exit %d", i, i, 3+i))
+		job := a.submit(fmt.Sprintf("echo on >>ran%d; until [ -e go%d ]; do sleep 0.4; done; exit %d", i, i, 3+i))
 		a.wrote(fmt.Sprintf("ran%d", i))
 		a.shown(job, "r")
 		kill()
@@ -251,7 +251,7 @@ func TestFaultAwayRestarts(t *testing.T) {
 		}
 	}
 	// It ends while its home is away.
-	job := a.submit("echo on >ran; until [ -e go ]; do sleep 0.2; done; exit 9")
+	job := a.submit("echo on >ran; until [ -e go ]; do sleep 0.4; done; exit 9")
 	a.wrote("ran")
 	a.shown(job, "r")
 	a.login.Daemon.Kill()

@@ -282,7 +282,7 @@ func TestFaultCarryResumes(t *testing.T) {
 	big := bytes.Repeat([]byte("0123456789abcdef"), size/16)
 	put(t, in, "big", string(big))
 	c := s.claim()
-	r := s.carry(c, fmt.Sprintf("echo ran >>%[1]s/u/ran; touch %[1]s/u/up; until test -e %[1]s/u/go; do sleep 0.1; done; cat big big >twice; rm big; echo done", s.pool.node.dir), func(r *api.ActivateRequest) {
+	r := s.carry(c, fmt.Sprintf("echo ran >>%[1]s/u/ran; touch %[1]s/u/up; until test -e %[1]s/u/go; do sleep 0.4; done; cat big big >twice; rm big; echo done", s.pool.node.dir), func(r *api.ActivateRequest) {
 		r.Carriage.Input = true
 	})
 	number := s.start(c, r)

@@ -17,7 +17,7 @@ import (
 // its output go on its way: until then the lock of its sandbox is held.
 func (h *holder) travels(c *api.Claim) (number int, let func()) {
 	h.t.Helper()
-	r := h.sh(fmt.Sprintf("echo $JOB_ID >out.$JOB_ID; touch %[1]s/began.$JOB_ID; until test -e %[1]s/go.$JOB_ID; do sleep 0.2; done", h.dir))
+	r := h.sh(fmt.Sprintf("echo $JOB_ID >out.$JOB_ID; touch %[1]s/began.$JOB_ID; until test -e %[1]s/go.$JOB_ID; do sleep 0.4; done", h.dir))
 	r.Sandbox = api.SandboxYes
 	reply, err := c.Activate(h.ctx, api.ActivateRequest{Request: r})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long what must happen may take on a busy host.
-const patience = time.Minute
+const patience = harness.Patience
 
 // holder is a program that claims slots.
 type holder struct {
@@ -167,7 +167,7 @@ func TestClaimRunsJobs(t *testing.T) {
 	}
 
 	// The queue has the other slot alone.
-	first, second := h.submit("touch first; while test ! -e go; do sleep 0.1; done"), h.submit("true")
+	first, second := h.submit("touch first; while test ! -e go; do sleep 0.4; done"), h.submit("true")
 	h.file("first")
 	out, err := h.command("qhost", "-slots")
 	if err != nil || !strings.Contains(out, "Claimed") || !strings.Contains(out, fmt.Sprintf("%d.1", first)) {
@@ -177,7 +177,7 @@ func TestClaimRunsJobs(t *testing.T) {
 	if err != nil || !strings.Contains(out, `State = "Claimed"`) || strings.Contains(out, string(c.Reply.ID)) {
 		t.Errorf("qhost -slotad: %v\n%s", err, out)
 	}
-	h.start(c, "touch again; while test ! -e go; do sleep 0.1; done")
+	h.start(c, "touch again; while test ! -e go; do sleep 0.4; done")
 	h.file("again")
 	jobs, err := h.Jobs()
 	if err != nil {
@@ -225,7 +225,7 @@ func TestClaimSurvivesExecd(t *testing.T) {
 	parallel(t)
 	h := newHolder(t, "")
 	idle, c := h.claim(api.ClaimRequest{}), h.claim(api.ClaimRequest{})
-	job := h.start(c, "touch up; while test ! -e go; do sleep 0.1; done; touch done")
+	job := h.start(c, "touch up; while test ! -e go; do sleep 0.4; done; touch done")
 	h.file("up")
 	h.Daemon.Kill()
 	h.begin()
@@ -316,7 +316,7 @@ func TestClaimPreempts(t *testing.T) {
 func TestPolicyOfSlots(t *testing.T) {
 	parallel(t)
 	h := newHolder(t, "START = TARGET.JobBatchName =!= \"held\" || SlotID == 2\n")
-	first, second := h.submit("touch up; while test ! -e go; do sleep 0.1; done"), h.submit("true")
+	first, second := h.submit("touch up; while test ! -e go; do sleep 0.4; done"), h.submit("true")
 	h.file("up")
 	if got, want := h.slot(2), fmt.Sprintf("Claimed/Busy queue %d.1", first); got != want {
 		t.Errorf("slot 2 is %s; want %s", got, want)

@@ -42,7 +42,7 @@ for node in zero full both; do
 done >PUB/new.$JOB_ID
 mv PUB/new.$JOB_ID PUB/opened.$JOB_ID
 echo "$SGE_HGR_gpu." >PUB/units.$JOB_ID
-while ! test -e PUB/go; do sleep 0.2; done
+while ! test -e PUB/go; do sleep 0.4; done
 `)
 			if out, err := f.check(); err != nil || strings.Contains(out, "device") {
 				t.Errorf("execd -t: %v\n%s", err, out)

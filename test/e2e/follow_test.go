@@ -169,7 +169,7 @@ func TestFollow(t *testing.T) {
 	s := newPool(t, knobsOf{node: quick}).newShadow()
 	c := s.claim()
 	home := &api.Home{Job: 4712, Task: 3, Run: 1, Array: api.Tasks{First: 1, Last: 9, Step: 2}, Host: "forged"}
-	r := s.next(c, home, `echo $JOB_ID.$SGE_TASK_ID.$SGE_TASK_LAST.$RESTARTED $SGE_O_HOST; touch u/up; while ! test -e u/go; do sleep 0.1; done; exit 3`)
+	r := s.next(c, home, `echo $JOB_ID.$SGE_TASK_ID.$SGE_TASK_LAST.$RESTARTED $SGE_O_HOST; touch u/up; while ! test -e u/go; do sleep 0.4; done; exit 3`)
 	r.Request.Stdout, r.Request.Cwd = "", s.pool.node.dir+"/u"
 	r.Request.Args[1] = strings.ReplaceAll(r.Request.Args[1], "u/", "")
 	number := s.start(c, r)
@@ -360,7 +360,7 @@ func TestEndIsKept(t *testing.T) {
 	}
 	s := newPool(t, knobsOf{}).newShadow()
 	c := s.claim()
-	r := s.next(c, &api.Home{Job: 7, Task: 1}, "while ! test -e u/go; do sleep 0.1; done; exit 5")
+	r := s.next(c, &api.Home{Job: 7, Task: 1}, "while ! test -e u/go; do sleep 0.4; done; exit 5")
 	number := s.start(c, r)
 	s.await(r.Sandbox, api.ActivationStarted)
 	s.pool.node.Daemon.Kill() // the job ends while there is none

@@ -150,7 +150,7 @@ find /sys/fs/cgroup -maxdepth 4 '(' -name tasks -o -name cgroup.procs ')' | whil
 done
 cat /proc/self/cgroup >PUB/after
 echo tried >PUB/tried
-while ! test -e PUB/go; do sleep 0.2; done
+while ! test -e PUB/go; do sleep 0.4; done
 `)
 		job := f.submit(filepath.Join(f.pub, "leaves"))
 		f.until("the job has tried", func() bool { return f.has("tried") })
@@ -206,7 +206,7 @@ PATH=$SGE_BINARY_PATH:$PATH
 qrsh -inherit $HOSTNAME 'cat /proc/self/cgroup >PUB/task.groups; ulimit -v >PUB/task.limit'
 qrsh -inherit $HOSTNAME 'echo began >PUB/task.began; exec perl -e '"'"'$x = "a" x 170_000_000; sleep 1000'"'"
 echo $? >PUB/task.code
-while ! test -e PUB/go; do sleep 0.2; done
+while ! test -e PUB/go; do sleep 0.4; done
 `)
 		job := f.submit("-pe", "tight", "2", filepath.Join(f.pub, "tasks"))
 		f.until("the second task has ended", func() bool { return f.has("task.code") })

@@ -34,7 +34,7 @@ func TestHidepid(t *testing.T) {
 			hook := filepath.Join(filepath.Dir(f.dir), "hook")
 			// It leaves a daemon, which is to be found and ended.
 			text := "#!/bin/sh\n(setsid sh -c 'echo $$ >" + f.pub + "/daemon.$JOB_ID; exec sleep 1000' >/dev/null 2>&1 &)\n" +
-				"until test -s " + f.pub + "/daemon.$JOB_ID; do sleep 0.01; done\n"
+				"until test -s " + f.pub + "/daemon.$JOB_ID; do sleep 0.4; done\n"
 			if err := harness.WriteExecutable(hook, text); err != nil {
 				t.Fatal(err)
 			}

@@ -75,7 +75,7 @@ ln -s PUB /tmp/link
 mkdir -p /tmp/closed/inner && echo x >/tmp/closed/inner/file && chmod 0 /tmp/closed
 d=/var/tmp; for i in $(seq 100); do d=$d/deep; done; mkdir -p $d
 echo $JOB_ID >PUB/ready.$JOB_ID
-while ! test -e PUB/go; do sleep 0.2; done
+while ! test -e PUB/go; do sleep 0.4; done
 cat /tmp/note /var/tmp/note >PUB/kept.$JOB_ID
 `)
 	f.script("shares", "ls -A /tmp >PUB/sees.$JOB_ID\necho $JOB_ID >PUB/ready.$JOB_ID\n")

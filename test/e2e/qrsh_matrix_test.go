@@ -196,7 +196,7 @@ func TestQrshGivesBack(t *testing.T) {
 		cmd.Path = "/bin/sh"
 		cmd.Args = []string{
 			"sh", "-c", `stty -g; "$@"; e=$?; stty -g; exit $e`, "sh", filepath.Join(bin, "qrsh"), "-pty", "y", "-S", "/bin/sh",
-			"ulimit -c 0; trap 'exit 9' INT; trap 'exit 10' QUIT; echo up; while :; do sleep 0.1; done",
+			"ulimit -c 0; trap 'exit 9' INT; trap 'exit 10' QUIT; echo up; while :; do sleep 0.4; done",
 		}
 		term := d.start(cmd)
 		d.await(term, 0, `[\r\n]up\r\n`)

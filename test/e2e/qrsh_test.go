@@ -488,7 +488,7 @@ func TestQrshProcedures(t *testing.T) {
 	dir := place(t, "procedures")
 	prolog, epilog, gate := filepath.Join(dir, "prolog"), filepath.Join(dir, "epilog"), filepath.Join(dir, "gate")
 	for path, text := range map[string]string{
-		prolog: "echo prolog says; echo and warns >&2; until [ -e " + gate + " ]; do sleep 0.1; done; echo go on\n",
+		prolog: "echo prolog says; echo and warns >&2; until [ -e " + gate + " ]; do sleep 0.4; done; echo go on\n",
 		epilog: "echo epilog says\necho over >>" + dir + "/over\n",
 	} {
 		if err := harness.WriteExecutable(path, "#!/bin/sh\n"+text); err != nil {
@@ -509,7 +509,7 @@ func TestQrshProcedures(t *testing.T) {
 	job := 0
 	for caught := false; !caught; {
 		job++
-		term, n := begin("trap 'echo caught; exit 4' INT; while :; do sleep 0.1; done")
+		term, n := begin("trap 'echo caught; exit 4' INT; while :; do sleep 0.4; done")
 		d.press(term, "\x03")
 		n = d.await(term, n, `\^C`)
 		d.open(gate)

@@ -71,7 +71,7 @@ func typeReadme(t *testing.T, section string) {
 		script.WriteString(command)
 		if strings.HasPrefix(command, "execd ") && strings.HasSuffix(command, " &\n") {
 			// Nobody types so fast. The socket is there before anybody listens.
-			script.WriteString("until qstat >/dev/null 2>&1; do kill -0 $!; sleep 0.01; done\n")
+			script.WriteString("until qstat >/dev/null 2>&1; do kill -0 $!; sleep 0.4; done\n")
 		}
 	}
 	script.WriteString("wait\n")

@@ -164,7 +164,7 @@ func TestRootClaimIsItsUsers(t *testing.T) {
 		if _, err := c.Deactivate(h.ctx, api.JobDone); err != nil {
 			t.Error(err)
 		}
-		r := h.sh("touch up; while test ! -e ../go; do sleep 0.1; done; id -u >done")
+		r := h.sh("touch up; while test ! -e ../go; do sleep 0.4; done; id -u >done")
 		r.Cwd += "/u"
 		reply, err := c.Activate(h.ctx, api.ActivateRequest{Request: r})
 		if err != nil {

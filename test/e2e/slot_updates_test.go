@@ -21,7 +21,7 @@ func TestSlotUpdates(t *testing.T) {
 	write(t, dir+"/u/.keep", "", 0o644)
 	d := deskIn(t, dir, "-dev")
 	d.run("qsub", "-terse", "-wd", dir+"/u", "-o", "/dev/null", "-j", "y", "-b", "y", "-shell", "n", "-attr", `UserLog="log"`, "/bin/sh", "-c",
-		"until [ -e go ]; do sleep 0.2; done; (head -c 50000000 /dev/zero; exec sleep 1000) | tail -c 50000000 >/dev/null")
+		"until [ -e go ]; do sleep 0.4; done; (head -c 50000000 /dev/zero; exec sleep 1000) | tail -c 50000000 >/dev/null")
 	state := func(want string) {
 		t.Helper()
 		if err := harness.WaitFor(patience, "the job to be "+want, func() (bool, error) {

@@ -148,7 +148,7 @@ func TestSteerLimits(t *testing.T) {
 	a, big := newSteered(t)
 	write(t, a.login.dir+"/etc/sched_conf", "maxujobs 3\n", 0o644)
 	a.login.run("qconf", "-reload")
-	job := a.submit("until [ -e go ]; do sleep 0.2; done", "-q", "big.q", "-t", "1-6")
+	job := a.submit("until [ -e go ]; do sleep 0.4; done", "-q", "big.q", "-t", "1-6")
 	a.up(2)
 	count := func() (n int) {
 		jobs, err := a.login.Jobs()

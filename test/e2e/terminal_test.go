@@ -172,7 +172,7 @@ func (d *desk) ends(term *harness.Terminal, want int) string {
 func (d *desk) gate(text string) (script, open string) {
 	d.t.Helper()
 	script, open = filepath.Join(d.dir, "gate.sh"), filepath.Join(d.dir, "open")
-	if err := os.WriteFile(script, []byte("until [ -e "+open+" ]; do sleep 0.1; done\n"+text), 0o644); err != nil {
+	if err := os.WriteFile(script, []byte("until [ -e "+open+" ]; do sleep 0.4; done\n"+text), 0o644); err != nil {
 		d.t.Fatal(err)
 	}
 	return script, open

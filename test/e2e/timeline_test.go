@@ -80,7 +80,7 @@ func (d *desk) accounted(job string) (times map[string]int64) {
 }
 
 // gate has a job wait for a file of its name with .go behind it.
-const gate = `while [ ! -e "$DIR/$JOB_NAME.go" ]; do sleep 0.05; done`
+const gate = `while [ ! -e "$DIR/$JOB_NAME.go" ]; do sleep 0.4; done`
 
 func (d *desk) pass(name string) {
 	d.t.Helper()
@@ -187,7 +187,7 @@ func TestTimelineAcross(t *testing.T) {
 	a := newAcross(t, "", "")
 	d := a.login
 	a.mine("data", strings.Repeat("x", 5000))
-	n := a.submit(fmt.Sprintf("until test -e %s/u/go; do sleep 0.2; done; cp data made; exit 3", d.dir), "-N", "life", "-sandbox", "y", "-stagein", "data", "-stageout", "made")
+	n := a.submit(fmt.Sprintf("until test -e %s/u/go; do sleep 0.4; done; cp data made; exit 3", d.dir), "-N", "life", "-sandbox", "y", "-stagein", "data", "-stageout", "made")
 	job := strconv.Itoa(n)
 	d.shows("the job to run", job, func(r *api.TimelineRun) bool { s, ok := spanOf(r, api.SpanRun); return ok && s.End == 0 })
 	a.as("qmod", "-sj", job)

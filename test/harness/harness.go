@@ -28,7 +28,7 @@ import (
 // Patience bounds every wait for something that ought to happen at once. It
 // is long because a shared machine may stall, and costs nothing when all is
 // well.
-const Patience = 60 * time.Second
+const Patience = 4 * time.Minute
 
 // Root returns the root of the source tree.
 func Root() string {

@@ -227,7 +227,7 @@ func asUser(dir, line string) (string, error) {
 // the same job: the golden directories.
 func testSpoolFiles(t *testing.T) {
 	d := startOurs(t, "files")
-	script := "echo >$HOME/spool.ready; while ! test -e $HOME/spool.go; do sleep 0.1; done\n"
+	script := "echo >$HOME/spool.ready; while ! test -e $HOME/spool.go; do sleep 0.4; done\n"
 	if err := os.WriteFile(filepath.Join(user.Home, "wait.sh"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ const (
 	// leaves starts a process that leaves the job's session, and waits until it has.
 	leaves = "setsid sh -c 'echo >@EVENTS@/outside; exec sleep 1000' &\nuntil [ -s @EVENTS@/outside ]; do sleep 0.02; done\n"
 	// untilGo is put behind what a script does first.
-	untilGo = "until [ -e @EVENTS@/go ]; do sleep 0.02; done\n"
+	untilGo = "until [ -e @EVENTS@/go ]; do sleep 0.1; done\n"
 )
 
 // ready waits for the job signalled.
@@ -46,10 +46,10 @@ var (
 	token   = map[string]string{"job/token.afs": "TOKEN"}
 	renewer = map[string]string{
 		// Which would log at the same time as the coshepherd.
-		"prolog":   "until grep -q renew @LOG@; do sleep 0.02; done\n@NOTE@ prolog \"$@\"\n",
+		"prolog":   "until grep -q renew @LOG@; do sleep 0.1; done\n@NOTE@ prolog \"$@\"\n",
 		"settoken": "echo \"settoken $* $(id -u) $(pwd) $(cat) $(tr -d '\\0' </proc/$$/cmdline)\" >>@LOG@\n",
 		"coshepherd": "trap 'echo ends >>@LOG@; exit 3' TERM\necho \"renew $* $(id -u) $(pwd)\" >>@LOG@\n" +
-			"while :; do sleep 0.02; done\n",
+			"while :; do sleep 0.1; done\n",
 	}
 
 	methods = []string{
@@ -213,7 +213,7 @@ var scenarios = []scenario{
 	},
 	{name: "AFS in a parallel job", script: noted, set: keys(afs, parallel), files: token, scripts: procedures(map[string]string{
 		"settoken": renewer["settoken"], "coshepherd": "@NOTE@ renew \"$@\"\n",
-		"start": "until grep -q renew @LOG@; do sleep 0.02; done\n",
+		"start": "until grep -q renew @LOG@; do sleep 0.1; done\n",
 	}), differ: meant{"Log": &tokenSays, "Environment": &tokenSays}},
 	{name: "AFS token that cannot be set", script: noted, set: keys(afs, prologAndEpilog), files: token, scripts: procedures(map[string]string{"settoken": "cat >/dev/null; exit 99\n"}), code: 29},
 	{name: "AFS token without a program to set it", script: noted, set: keys(afs, []string{"set_token_cmd=/no/such/program"}), files: token, code: 29, differ: meant{"Error": &tokenSays}},

@@ -122,12 +122,12 @@ var clusterJobs = []clusterJob{
 	{name: "parallel", options: "-pe interop 2", script: inLog + "say $PE $NSLOTS $(cut -d' ' -f1-2 $PE_HOSTFILE); exit 4\n"},
 	{name: "prolog", queue: "fail.iop", script: inLog + "say never\n", steps: []clusterStep{inError, inCluster("qw"), administer("qdel")}},
 	{
-		name: "notified", options: "-notify", script: inLog + "trap 'trap : USR2; say USR2' USR2; say ready; until [ -e @GO@ ]; do sleep 0.1; done\n",
+		name: "notified", options: "-notify", script: inLog + "trap 'trap : USR2; say USR2' USR2; say ready; until [ -e @GO@ ]; do sleep 0.4; done\n",
 		steps: []clusterStep{logged("ready"), inCluster("r"), administer("qdel"), logged("USR2"), inCluster("dr")},
 	},
 	{name: "deleted", script: inLog + "say ready; sleep 1000\n", steps: []clusterStep{logged("ready"), inCluster("r"), administer("qdel")}},
 	{
-		name: "suspended", script: "echo $$ >@GO@.pid\n" + inLog + "trap 'say CONT; trap : CONT' CONT; say ready; until [ -e @GO@ ]; do sleep 0.1; done\n",
+		name: "suspended", script: "echo $$ >@GO@.pid\n" + inLog + "trap 'say CONT; trap : CONT' CONT; say ready; until [ -e @GO@ ]; do sleep 0.4; done\n",
 		steps: []clusterStep{logged("ready"), inCluster("r"), administer("qmod", "-sj"), inCluster("s"), stopped, administer("qmod", "-usj"), logged("CONT"), inCluster("r"), letGo},
 	},
 	{name: "exit99", script: inLog + "say here; [ ${RESTARTED:-0} != 0 ] || exit 99\n", records: 2},
@@ -160,7 +160,7 @@ var clusterJobs = []clusterJob{
 // session returns a command line that types into an interactive client once the
 // shell prompts: what is typed before is lost.
 func session(client string) string {
-	const until = "i=0; until grep -qs %s || [ $((i+=1)) -gt 1200 ]; do sleep 0.1; done; "
+	const until = "i=0; until grep -qs %s || [ $((i+=1)) -gt 1200 ]; do sleep 0.4; done; "
 	return "{ " + fmt.Sprintf(until, "'[$] ' @LOG@.out") + "echo 'tty | cut -c1-9 >>@LOG@; echo done $JOB_ID >>@LOG@; exit 5'; " +
 		fmt.Sprintf(until, "done @LOG@") + "} | " + client + " -verbose -now n -q run.iop >@LOG@.out 2>&1; echo \"client $?\" >>@LOG@; cat @LOG@.out"
 }
@@ -324,7 +324,7 @@ func testUnderGridEngine(t *testing.T) {
 // the shepherd again, by its name, and learns how the job ended.
 func restartExecd(t *testing.T) {
 	c := newCluster(t, "cluster-restarted", filepath.Join(bin, "shepherd"))
-	job := clusterJob{name: "survivor", script: inLog + "say ready; until [ -e @GO@ ]; do sleep 0.1; done; exit 4\n", steps: []clusterStep{
+	job := clusterJob{name: "survivor", script: inLog + "say ready; until [ -e @GO@ ]; do sleep 0.4; done; exit 4\n", steps: []clusterStep{
 		logged("ready"), inCluster("r"),
 		func(*cluster, *submitted) error {
 			// It forks before it runs something: then there are two.

@@ -642,7 +642,7 @@ user() { setpriv --reuid user --regid user --clear-groups env HOME=/tmp "$@"; }
 start() {
   execd &
   execd=$!
-  until user qstat >/dev/null 2>&1; do kill -0 $execd; sleep 0.1; done
+  until user qstat >/dev/null 2>&1; do kill -0 $execd; sleep 0.4; done
 }
 cd /tmp
 
@@ -658,7 +658,7 @@ id paddock
 start
 user qsub -sync y -b y echo first
 user qsub -terse -b y sleep 86400
-until [ -s /var/spool/paddock/*/active_jobs/2.1/job_pid ]; do kill -0 $execd; sleep 0.1; done
+until [ -s /var/spool/paddock/*/active_jobs/2.1/job_pid ]; do kill -0 $execd; sleep 0.4; done
 job=$(cat /var/spool/paddock/*/active_jobs/2.1/job_pid)
 
 dpkg -i new.deb

@@ -61,7 +61,7 @@ flock -n 9 || echo $id >>BASE/marks/overlaps
 echo $id >>BASE/marks/began
 case $1 in
 0) ;;
-go) until [ -e BASE/marks/go ]; do sleep 0.1; done ;;
+go) until [ -e BASE/marks/go ]; do sleep 0.4; done ;;
 *) sleep $1 ;;
 esac
 echo $id >>BASE/marks/ended

@@ -186,7 +186,7 @@ func (s *soak) prepare(t *testing.T) {
 		// write at once.
 		"task.sh": "echo $JOB_ID.$SGE_TASK_ID >>" + s.base + "/ran\n",
 		"sentinel.sh": "echo $JOB_ID $$ >>" + s.base + "/sentinels\n" +
-			"while ! test -e " + s.base + "/release; do sleep 0.2; done\n" +
+			"while ! test -e " + s.base + "/release; do sleep 0.4; done\n" +
 			"echo $$ >>" + s.base + "/sentinel.$JOB_ID\n",
 	} {
 		path := filepath.Join(s.base, name)

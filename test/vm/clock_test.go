@@ -155,7 +155,7 @@ func testClock(t *testing.T) {
 	since = time.Now()
 	short = c.qsub("sleep 1000", "-l", "h_rt=8")
 	quickSince := time.Now()
-	quick := c.qsub("while [ ! -e /tmp/quick ]; do sleep 0.1; done")
+	quick := c.qsub("while [ ! -e /tmp/quick ]; do sleep 0.4; done")
 	c.started(short)
 	if _, err := os.Stat(living); err != nil || short != far+1 {
 		t.Errorf("job %d has taken another's scratch directory: %v", short, err)

@@ -361,7 +361,7 @@ func testDevices(t *testing.T) {
 func testDaemon(t *testing.T) {
 	c := start(t, "", "")
 	out := c.as("qsub", "-sync", "y", "-b", "y", "-o", "/dev/null", "-j", "y", "-shell", "y",
-		`(setsid env -i /bin/sh -c 'echo started >/tmp/daemon; /bin/sleep 7654 </dev/null >/dev/null 2>&1 &' &) ; until [ -s /tmp/daemon ]; do sleep 0.1; done; exit 4`)
+		`(setsid env -i /bin/sh -c 'echo started >/tmp/daemon; /bin/sleep 7654 </dev/null >/dev/null 2>&1 &' &) ; until [ -s /tmp/daemon ]; do sleep 0.4; done; exit 4`)
 	if !strings.Contains(out, "exited with exit code 4") {
 		t.Errorf("the job: %s", out)
 	}
@@ -405,7 +405,7 @@ func testEpilog(t *testing.T) {
 // Group and limits hold while execd is replaced under the job.
 func testRestart(t *testing.T) {
 	c := start(t, "h_vmem 64M", "")
-	group := c.submit("while [ ! -e /tmp/go ]; do sleep 0.1; done\nexec " + programs + "/vm.test hog\n")
+	group := c.submit("while [ ! -e /tmp/go ]; do sleep 0.4; done\nexec " + programs + "/vm.test hog\n")
 	c.stop()
 	c.run()
 	if got := strings.TrimSpace(read(group + "/memory.max")); got != strconv.Itoa(64<<20) {

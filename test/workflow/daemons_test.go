@@ -213,7 +213,7 @@ func TestSSH(t *testing.T) {
 	gone(t, strings.TrimSpace(got.out))
 
 	// Deleted.
-	got = s.run(t, `qrsh -N victim 'echo up; sleep 100000' >up & until grep -q up up; do sleep 0.05; done; qdel victim; wait $!`)
+	got = s.run(t, `qrsh -N victim 'echo up; sleep 100000' >up & until grep -q up up; do sleep 0.4; done; qdel victim; wait $!`)
 	if r := s.last(t, "victim"); got.exit != 137 || r.ExitStatus != 137 || !strings.Contains(got.err, "qrsh: job ") {
 		t.Errorf("deleted: exit status %d, accounted %d\n%s", got.exit, r.ExitStatus, got.err)
 	}

@@ -209,7 +209,7 @@ func TestIdleEnds(t *testing.T) {
 	// It is kept for so short a time that it is looked at while its hook runs.
 	keep(short)
 	done := make(chan Result, 1)
-	b.beside(context.Background(), b.call(b.hook("echo $PPID >parent; until test -e go; do sleep 0.02; done")), done)
+	b.beside(context.Background(), b.call(b.hook("echo $PPID >parent; until test -e go; do sleep 0.4; done")), done)
 	brief := b.open(b.await("parent"))
 	if err := os.WriteFile(filepath.Join(b.home, "go"), nil, 0o644); err != nil {
 		t.Fatal(err)

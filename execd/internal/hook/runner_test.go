@@ -344,7 +344,7 @@ func TestLimit(t *testing.T) {
 	t.Run("exit 0 at SIGTERM", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t)
-		h := b.hook("trap 'echo bye; exit 0' TERM; echo begun; while :; do sleep 0.01; done")
+		h := b.hook("trap 'echo bye; exit 0' TERM; echo begun; while :; do sleep 0.4; done")
 		h.Limit = short
 		res := b.run(b.call(h))
 		killed := res.Status == -9 && (len(res.Stdout) == 0 || res.Took >= short+grace)
@@ -575,7 +575,7 @@ func TestStopLate(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	done := make(chan Result, 1)
-	c := b.call(b.hook("trap '' TERM; echo >begun; while :; do sleep 0.05; done"))
+	c := b.call(b.hook("trap '' TERM; echo >begun; while :; do sleep 0.4; done"))
 	c.Label = "job 7.1"
 	b.beside(context.Background(), c, done)
 	b.await("begun")
@@ -598,7 +598,7 @@ func TestParentKilled(t *testing.T) {
 		// Of these the parent does not die in the instant, as of SIGKILL.
 		"kill -SEGV $PPID; sleep 1000",
 		"trap '' TERM; kill -TERM $PPID; sleep 2; exit 0",
-		"trap 'exit 0' TERM; kill -HUP $PPID; while :; do sleep 0.01; done",
+		"trap 'exit 0' TERM; kill -HUP $PPID; while :; do sleep 0.4; done",
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
@@ -700,7 +700,7 @@ func TestSpies(t *testing.T) {
 		t.Errorf("the hook: %+v\n%s", res, res.Stdout)
 	}
 	done := make(chan Result, 1)
-	b.beside(context.Background(), b.call(b.hook("trap 'exit 0' TERM; echo $PPID >parent; while :; do sleep 0.05; done")), done)
+	b.beside(context.Background(), b.call(b.hook("trap 'exit 0' TERM; echo $PPID >parent; while :; do sleep 0.4; done")), done)
 	pid := b.await("parent")
 	as := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testUID, Gid: testGID}}
 	other := exec.Command(path, spyWord, pid)
@@ -756,7 +756,7 @@ func TestRootLeft(t *testing.T) {
 	if err := errors.Join(harness.WriteExecutable(path, string(program)), os.Chmod(path, 0o755|os.ModeSetuid)); err != nil {
 		t.Fatal(err)
 	}
-	res := b.run(b.call(b.hook(fmt.Sprintf("trap '' TERM\n%s %s ready & until test -s ready; do sleep 0.02; done; exit 5", path, rootWord))))
+	res := b.run(b.call(b.hook(fmt.Sprintf("trap '' TERM\n%s %s ready & until test -s ready; do sleep 0.4; done; exit 5", path, rootWord))))
 	if res.Status != 5 || res.Err != nil {
 		t.Errorf("result %+v", res)
 	}
@@ -851,7 +851,7 @@ func TestParentEnvironment(t *testing.T) {
 	if b.as == nil {
 		t.Skip("needs root: the parent is closed to others")
 	}
-	c := b.call(b.hook("echo $PPID >parent; until test -e go; do sleep 0.02; done"))
+	c := b.call(b.hook("echo $PPID >parent; until test -e go; do sleep 0.4; done"))
 	c.Env = append(c.Env, "SECRET=s", "GODEBUG=x")
 	done := make(chan Result, 1)
 	b.beside(context.Background(), c, done)

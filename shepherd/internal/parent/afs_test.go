@@ -29,10 +29,10 @@ func TestAFS(t *testing.T) {
 	needRoot(t, "becomes another user")
 	ring := fmt.Sprintf("perl -e 'print syscall(%d, 0, -3, 0)'", unix.SYS_KEYCTL) // its number
 	same := "test $(" + ring + `) = "$(cat ring)" || echo another keyring >>log; `
-	r := newRig(t, "until grep -q renewing log; do sleep 0.01; done; "+same+"echo job >>log").set(other...).set("job_owner=o'wner")
+	r := newRig(t, "until grep -q renewing log; do sleep 0.4; done; "+same+"echo job >>log").set(other...).set("job_owner=o'wner")
 	r.env = append(r.env, "LD_PRELOAD=/no/such/library")
 	r.afs(`echo "$(cat) $(id -u) $PATH [$LD_PRELOAD]" >>`+r.base+"/out/log; chmod 666 "+r.base+"/out/log; "+ring+" >"+r.base+"/out/ring",
-		"trap 'echo over >>"+r.base+"/out/log; exit' TERM; echo renewing >>"+r.base+"/out/log; while :; do sleep 0.01; done")
+		"trap 'echo over >>"+r.base+"/out/log; exit' TERM; echo renewing >>"+r.base+"/out/log; while :; do sleep 0.4; done")
 	r.set("epilog=" + r.script("epilog", same))
 	r.ended(r.run(), 0, 0)
 	if mine, _ := unix.KeyctlInt(unix.KEYCTL_GET_KEYRING_ID, unix.KEY_SPEC_SESSION_KEYRING, 0, 0, 0); fmt.Sprint(mine) == r.output("ring") {
@@ -52,7 +52,7 @@ func TestAFS(t *testing.T) {
 func TestAFSDeaf(t *testing.T) {
 	t.Parallel()
 	needRoot(t, "finds processes by the environment of root's")
-	r := newRig(t, "until grep -q deaf log; do sleep 0.01; done")
+	r := newRig(t, "until grep -q deaf log; do sleep 0.4; done")
 	r.afs("", "trap '' TERM; sleep 1000 & echo deaf >>"+r.base+"/out/log; wait")
 	r.ended(r.run(), 0, 0)
 	r.noneLeft()

@@ -243,7 +243,7 @@ func testGroupOfBomb(t *testing.T, g runGroup) {
 func TestGroupSignals(t *testing.T) { eachVersion(t, testGroupSignals) }
 
 func testGroupSignals(t *testing.T, g runGroup) {
-	r := newRig(t, "trap 'echo outer' USR1\nsetsid sh -c 'trap \"echo inner\" USR1; echo ready; while :; do sleep 0.05; done' &\nwhile :; do sleep 0.05; done\n").
+	r := newRig(t, "trap 'echo outer' USR1\nsetsid sh -c 'trap \"echo inner\" USR1; echo ready; while :; do sleep 0.4; done' &\nwhile :; do sleep 0.4; done\n").
 		set(g.key())
 	line := r.pipe()
 	p := r.start()

@@ -187,7 +187,7 @@ func TestLeaseAroundTheJob(t *testing.T) {
 		t.Errorf("scripts %q; want what the prolog has begun undone", got)
 	}
 	r = newRig(t, "exit 3")
-	r.all(map[string]string{"epilog": "until test -e " + r.base + "/out/go; do sleep 0.05; done"})
+	r.all(map[string]string{"epilog": "until test -e " + r.base + "/out/go; do sleep 0.4; done"})
 	r.lend(time.Hour)
 	p = r.start()
 	p.logged("prolog 1; pe_start mpi 3; pe_stop mpi 3; epilog 1")

@@ -71,7 +71,7 @@ func TestReports(t *testing.T) {
 		"a failure":                        {`printf '%s\n' '{"result":{"error":"disk\nfull\u0007"}}' >&4`, "disk"},
 		"a failure without a reason":       {`echo '{"result":{}}' >&4`, "did not say why"},
 		"nothing at all":                   {"exec sleep 1000", "nothing was done"},
-		"nothing, and says so":             {`while :; do echo '{"bytes":7}' >&4; sleep 0.2; done`, "nothing was done"},
+		"nothing, and says so":             {`while :; do echo '{"bytes":7}' >&4; sleep 0.4; done`, "nothing was done"},
 		"nothing, and closes the report":   {"exec 4>&-; exec sleep 1000", "nothing was done"},
 		"nothing, and minds no signal":     {"trap '' TERM; while :; do sleep 1; done", "nothing was done"},
 		"its program is not there (below)": {"", "cannot execute"},
@@ -146,7 +146,7 @@ func TestOutlives(t *testing.T) {
 			r := newRig(t)
 			r.put(r.files(), "file")
 			begun, gate := filepath.Join(r.home, "begun"), filepath.Join(r.home, "gate")
-			r.fake("echo >" + begun + "; while ! test -e " + gate + "; do sleep 0.1; done; echo over >>" + begun)
+			r.fake("echo >" + begun + "; while ! test -e " + gate + "; do sleep 0.4; done; echo over >>" + begun)
 			o := send(order.Send{Select: order.All})
 			o.ID, o.Base = r.id, r.home
 			// An execd that is killed has no chance to end its worker: this one is forgotten.
