@@ -796,7 +796,7 @@ func TestKillMarkedWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	begin([]string{mark}, "nice", "-n", "19", "sh", "-c", "echo begun; exec sleep 1000")
+	begin([]string{mark}, "nice", "-n", "5", "sh", "-c", "echo begun; exec sleep 1000")
 	begin(nil, "sh", "-c", "echo begun; while :; do :; done")
 	if n := killMarked(mark); n != 1 {
 		t.Errorf("%d processes were killed; want 1", n)
