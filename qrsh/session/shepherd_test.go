@@ -197,7 +197,7 @@ while :; do sleep 0.4; done
 
 // A client that is lost for good ends the job, which has heard of it.
 func TestJobLost(t *testing.T) {
-	j := startJob(t, "trap 'exit 5' HUP\necho ready\nwhile :; do sleep 0.01; done\n", spool.KeySessionGrace+"=0")
+	j := startJob(t, "trap 'exit 5' HUP\necho ready\nwhile :; do sleep 0.2; done\n", spool.KeySessionGrace+"=0")
 	j.expectLine("ready\n")
 	j.conn.Close()
 	j.listener.Close()
@@ -209,7 +209,7 @@ func TestJobLost(t *testing.T) {
 
 // A client that has gone may find its job again: ended, or as it was.
 func TestJobKept(t *testing.T) {
-	j := startJob(t, "echo ready\nuntil test -e go; do sleep 0.01; done\nexit 6\n",
+	j := startJob(t, "echo ready\nuntil test -e go; do sleep 0.2; done\nexit 6\n",
 		spool.KeySessionGrace+"=0", spool.KeySessionLost+"="+spool.LostKeep)
 	j.expectLine("ready\n")
 	j.conn.Close()
@@ -224,7 +224,7 @@ func TestJobKept(t *testing.T) {
 // What is to be stopped for want of a client is not any more when somebody says
 // so.
 func TestJobStopped(t *testing.T) {
-	j := startJob(t, "echo ready\nuntil test -e go; do sleep 0.01; done\nexit 6\n",
+	j := startJob(t, "echo ready\nuntil test -e go; do sleep 0.2; done\nexit 6\n",
 		spool.KeySessionGrace+"=0", spool.KeySessionLost+"="+spool.LostStop)
 	j.expectLine("ready\n")
 	j.conn.Close()
@@ -273,7 +273,7 @@ func TestJobHangUp(t *testing.T) {
 // Without qrsh-session a job ends, whatever is to become of one whose client is
 // lost.
 func TestJobSessionDies(t *testing.T) {
-	j := startJob(t, "trap 'exit 5' HUP\necho ready\nwhile :; do sleep 0.01; done\n", spool.KeySessionLost+"="+spool.LostKeep)
+	j := startJob(t, "trap 'exit 5' HUP\necho ready\nwhile :; do sleep 0.2; done\n", spool.KeySessionLost+"="+spool.LostKeep)
 	j.expectLine("ready\n")
 	j.killSession()
 	if reason := j.wait(); !strings.Contains(reason, "job was ended: it has lost its client: qrsh-session has ended") {
@@ -331,7 +331,7 @@ func (j *job) open(name string) {
 
 // Signals of the client reach the job, and a deletion the client.
 func TestJobSignals(t *testing.T) {
-	j := startJob(t, "trap 'echo caught' INT\necho ready\nwhile :; do sleep 0.01; done\n")
+	j := startJob(t, "trap 'echo caught' INT\necho ready\nwhile :; do sleep 0.2; done\n")
 	j.expectLine("ready\n")
 	j.link.Post(wire.Signal{Number: uint8(unix.SIGINT)})
 	j.expectLine("caught\n")
@@ -382,7 +382,7 @@ func procedure(t *testing.T, text string) string {
 }
 
 // waiting is a prolog that goes on when there is a file.
-const waiting = "echo waiting\nuntil test -e go; do sleep 0.01; done\n"
+const waiting = "echo waiting\nuntil test -e go; do sleep 0.2; done\n"
 
 // noted are the keys of a job whose procedures say all to its client.
 func noted(t *testing.T, prolog, epilog string) []string {
@@ -469,7 +469,7 @@ func TestJobSignalEarly(t *testing.T) {
 	const interrupted = 128 + uint16(unix.SIGINT)
 	for status, tries := interrupted, 5; status == interrupted && tries > 0; tries-- {
 		// Of the second that a job is given to be ready a busy host may leave it nothing.
-		j := startJob(t, "trap 'echo caught; exit 4' INT\nwhile :; do sleep 0.01; done\n", noted(t, waiting, "")...)
+		j := startJob(t, "trap 'echo caught; exit 4' INT\nwhile :; do sleep 0.2; done\n", noted(t, waiting, "")...)
 		j.expectFrom(j.stderr, "waiting\n")
 		j.link.Post(wire.Signal{Number: uint8(unix.SIGINT)})
 		j.await("the client sends signal INT, ahead of the job")

@@ -85,7 +85,7 @@ func TestMemoryLimit(t *testing.T) {
 		f.plan("")
 		grouped := strings.Contains(kind, "memory")
 		f.script("before", "ulimit -v >PUB/before.limit\n")
-		f.script("waits", "ulimit -v >PUB/waits.limit\nwhile ! test -e PUB/go; do sleep 0.2; done\n")
+		f.script("waits", "ulimit -v >PUB/waits.limit\nwhile ! test -e PUB/go; do sleep 0.4; done\n")
 		f.script("eats", "echo began >PUB/eats.began\nexec perl -e '$x = \"a\" x 400_000_000; sleep 1000'\n")
 		// The rest of the job has no reason of its own to end.
 		f.script("shares", "perl -e '$x = \"a\" x 400_000_000; sleep 1000' | cat\nsleep 1000\n")

@@ -183,7 +183,7 @@ func TestPrivateTmpAttacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.plan("")
-	f.script("job", "mkdir /tmp/own; echo $$ >PUB/pid.$JOB_ID\nwhile ! test -e PUB/go; do sleep 0.2; done\n")
+	f.script("job", "mkdir /tmp/own; echo $$ >PUB/pid.$JOB_ID\nwhile ! test -e PUB/go; do sleep 0.4; done\n")
 	f.start()
 	as := func(uid int, do func()) {
 		if err := harness.As(uid, uid, do); err != nil {

@@ -69,7 +69,7 @@ i=0; while dd if=/dev/zero of=$TMPDIR/file.$i bs=64k count=8 2>>PUB/dd.$JOB_ID; 
 echo $i >PUB/halves.$JOB_ID
 exit 3
 `)
-	f.script("waits", "echo x >$TMPDIR/kept; echo $JOB_ID >PUB/ready.$JOB_ID\nwhile ! test -e PUB/go; do sleep 0.2; done\ncat $TMPDIR/kept >PUB/kept.$JOB_ID\n")
+	f.script("waits", "echo x >$TMPDIR/kept; echo $JOB_ID >PUB/ready.$JOB_ID\nwhile ! test -e PUB/go; do sleep 0.4; done\ncat $TMPDIR/kept >PUB/kept.$JOB_ID\n")
 	if out, err := f.check(); err != nil || strings.Contains(out, "scratch directories") {
 		t.Errorf("execd -t: %v\n%s", err, out)
 	}
