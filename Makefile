@@ -251,7 +251,7 @@ engine:
 # web has a browser look at the page of qweb, and Prometheus judge the metrics.
 web:
 	test/need $(NEED_WEB)
-	PADDOCK_WEB=1 test/built $(GOTEST) -count=1 -timeout 5m ./test/web
+	PADDOCK_WEB=1 test/built $(GOTEST) -count=1 -timeout 20m ./test/web
 
 # vm runs tests in a machine under qemu, which it installs: there control groups have
 # every controller.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"paddock/test/harness"
 )
@@ -108,7 +107,7 @@ func (s *slurm) end(daemon string) {
 
 func (s *slurm) await(what string, is func() (bool, error)) {
 	s.t.Helper()
-	if err := harness.WaitFor(2*time.Minute, what, is); err != nil {
+	if err := harness.WaitFor(2*harness.Patience, what, is); err != nil {
 		log, _ := os.ReadFile(filepath.Join(s.user.Home, "log"))
 		s.t.Fatalf("%v\n%s", err, log)
 	}

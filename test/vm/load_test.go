@@ -226,7 +226,7 @@ func startDaemon(dir string) (*running, error) {
 }
 
 // patience is long: the machine is emulated, on a host that may be busy.
-const patience = 2 * time.Minute
+const patience = 6 * time.Minute
 
 // settle waits until all that was submitted before the power failed has ended.
 func (d *running) settle() error {

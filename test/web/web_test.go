@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"paddock/test/harness"
 )
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is for how long another program may take.
-const patience = time.Minute
+const patience = harness.Patience
 
 // run runs a program to its end.
 func run(t *testing.T, stdin, dir, name string, args ...string) string {
