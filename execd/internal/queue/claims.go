@@ -503,9 +503,11 @@ func (q *Queue) Starting(id claim.ID, by claim.By) (on slot.ID, holder string, e
 func (q *Queue) Unstarted(id claim.ID) { q.o.Claims.Unstarted(id) }
 
 // Vacate makes jobs and claims leave slots, and returns the number of slots that were in
-// use.
+// use. When it returns, what has to leave does so also if execd is killed.
 func (q *Queue) Vacate(ids []slot.ID, fast bool) (int, error) {
-	return slotsDo(q, func(t *claim.Table) (int, error) { return t.Vacate(ids, fast, slot.ReasonVacateCommand) })
+	n, err := slotsDo(q, func(t *claim.Table) (int, error) { return t.Vacate(ids, fast, slot.ReasonVacateCommand) })
+	q.Quiet()
+	return n, err
 }
 
 // Drain takes the slots out of service, and makes jobs leave them at a speed; empty: it puts

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -100,6 +101,39 @@ func TestQueueLeavesClaimedSlots(t *testing.T) {
 	}
 	if third := b.next(t); third != "1.2" {
 		t.Errorf("started %s; want 1.2 in the slot that was given back", third)
+	}
+}
+
+// Who was told that a job leaves its slot is told the truth, even if execd is killed at once.
+func TestVacateIsRecorded(t *testing.T) {
+	s := newStore(t)
+	b := managedBench(t, s, 1, "")
+	begun, may := make(chan struct{}), make(chan struct{})
+	b.q.mu.Lock()
+	b.q.o.Slots.Evict = func(*job.Task, claim.Effect, *claim.Effect) {
+		close(begun)
+		<-may
+	}
+	b.q.mu.Unlock()
+	submit(t, s, api.Tasks{}, 0)
+	b.next(t)
+	told := make(chan error, 1)
+	go func() {
+		n, err := b.q.Vacate([]slot.ID{slot.Static(1)}, true)
+		if n != 1 && err == nil {
+			err = errors.New("nothing was vacated")
+		}
+		told <- err
+	}()
+	<-begun
+	select {
+	case err := <-told:
+		t.Errorf("the answer, %v, is there before it is recorded", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(may)
+	if err := <-told; err != nil {
+		t.Error(err)
 	}
 }
 
