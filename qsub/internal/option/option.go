@@ -4,7 +4,11 @@
 // it; it imports only the api.
 package option
 
-import "strings"
+import (
+	"iter"
+	"slices"
+	"strings"
+)
 
 // Command is a client command, or a set of them.
 type Command uint32
@@ -154,17 +158,20 @@ func (o *Option) Usage() string {
 
 // Of returns the options of a command in the order of the table: alphabetical,
 // without regard to case.
-func Of(c Command) []*Option {
-	var list []*Option
-	for i := range table {
-		if table[i].Commands&c != 0 {
-			list = append(list, &table[i])
+func Of(c Command) []*Option { return slices.Collect(allOf(c)) }
+
+// allOf goes through the options of a command.
+func allOf(c Command) iter.Seq[*Option] {
+	return func(yield func(*Option) bool) {
+		for i := range table {
+			if table[i].Commands&c != 0 && !yield(&table[i]) {
+				return
+			}
+		}
+		if c&Qconf != 0 {
+			senseless(yield)
 		}
 	}
-	if c&Qconf != 0 {
-		list = append(list, senseless()...)
-	}
-	return list
 }
 
 // Lookup returns an option of a command. Two dashes are the same as one.
@@ -172,16 +179,9 @@ func Lookup(c Command, word string) (*Option, bool) {
 	if rest, ok := strings.CutPrefix(word, "--"); ok && rest != "" {
 		word = "-" + rest
 	}
-	for i := range table {
-		if table[i].Commands&c != 0 && table[i].Name == word {
-			return &table[i], true
-		}
-	}
-	if c&Qconf != 0 {
-		for _, o := range senseless() {
-			if o.Name == word {
-				return o, true
-			}
+	for o := range allOf(c) {
+		if o.Name == word {
+			return o, true
 		}
 	}
 	return nil, false

@@ -26,14 +26,15 @@ var without = []struct{ why, names string }{
 	{"qconf -sq shows what a queue has for other hosts than its own", "-sds"},
 }
 
-// senseless returns the options of without.
-func senseless() (list []*Option) {
+// senseless goes through the options of without.
+func senseless(yield func(*Option) bool) {
 	for _, w := range without {
 		for name := range strings.FieldsSeq(w.names) {
-			list = append(list, &Option{Name: name, Commands: Qconf, Refused: true, Why: w.why, Help: w.why})
+			if !yield(&Option{Name: name, Commands: Qconf, Refused: true, Why: w.why, Help: w.why}) {
+				return
+			}
 		}
 	}
-	return list
 }
 
 // table has the options of all commands. What one of qsub does is in the map apply of
