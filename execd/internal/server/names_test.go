@@ -19,18 +19,21 @@ import (
 	"paddock/test/harness"
 )
 
-// Who was known an hour ago sees the jobs while the name services do not answer.
-func TestJobsWithoutNameServices(t *testing.T) {
-	dir := t.TempDir()
-	answer := filepath.Join(dir, "answer")
-	for name, text := range map[string]string{
-		"getent": "if test -e " + answer + "; then read line <" + answer + "; fi; exec /usr/bin/getent \"$@\"\n",
-		"id":     "exec /usr/bin/id \"$@\"\n",
-	} {
+// nameServices puts scripts into a directory that answer as the name services do.
+func nameServices(t *testing.T, dir, getent, id string) {
+	t.Helper()
+	for name, text := range map[string]string{"getent": getent, "id": id} {
 		if err := harness.WriteExecutable(filepath.Join(dir, name), "#!/bin/sh\n"+text); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Who was known an hour ago sees the jobs while the name services do not answer.
+func TestJobsWithoutNameServices(t *testing.T) {
+	dir := t.TempDir()
+	answer := filepath.Join(dir, "answer")
+	nameServices(t, dir, "if test -e "+answer+"; then read line <"+answer+"; fi; exec /usr/bin/getent \"$@\"\n", "exec /usr/bin/id \"$@\"\n")
 	c := serve(t, func(s *Server) { s.Users = &user.Directory{Keep: 1, Path: dir} })
 	jobs := func() error {
 		return c.Jobs(t.Context(), &api.JobsRequest{}, func(*api.JobStatus) {})
@@ -66,14 +69,7 @@ func TestRightsWithoutNameServices(t *testing.T) {
 	const uid = 54321
 	dir := t.TempDir()
 	fails := filepath.Join(dir, "fails")
-	for name, text := range map[string]string{
-		"getent": "test -e " + fails + " && exit 1; echo alice:x:54321:54321::/:/bin/sh\n",
-		"id":     "echo 54321\n",
-	} {
-		if err := harness.WriteExecutable(filepath.Join(dir, name), "#!/bin/sh\n"+text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	nameServices(t, dir, "test -e "+fails+" && exit 1; echo alice:x:54321:54321::/:/bin/sh\n", "echo 54321\n")
 	s := withKnobs(t, "CLAIM_USERS = alice\n")
 	config := *s.Config()
 	s.Config = func() *conf.Config { return &config }
@@ -106,14 +102,7 @@ func TestRightsWithSlowNameServices(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	answer := filepath.Join(dir, "answer")
-	for name, text := range map[string]string{
-		"getent": "test ! -e " + answer + " || read x <" + answer + "\necho alice:x:54321:54321::/:/bin/sh\n",
-		"id":     "echo 54321\n",
-	} {
-		if err := harness.WriteExecutable(filepath.Join(dir, name), "#!/bin/sh\n"+text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	nameServices(t, dir, "test ! -e "+answer+" || read x <"+answer+"\necho alice:x:54321:54321::/:/bin/sh\n", "echo 54321\n")
 	s := withKnobs(t, "")
 	config := *s.Config()
 	config.Managers = []string{"alice"}
