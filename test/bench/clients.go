@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"paddock/execd/api/accounting"
 	"paddock/test/harness"
 )
@@ -113,11 +111,11 @@ func writeIndex(name string) error {
 	if err != nil {
 		return err
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(name, &st); err != nil {
+	info, err := os.Stat(name)
+	if err != nil {
 		return err
 	}
-	index, begin := []byte(accounting.IndexHeading(st.Ino)), 0
+	index, begin := []byte(accounting.IndexHeading(info)), 0
 	for len(text)-begin >= accounting.PartSize {
 		lines := text[begin:][:accounting.PartSize]
 		p := accounting.NewPart(int64(begin), lines[:bytes.LastIndexByte(lines, '\n')+1])

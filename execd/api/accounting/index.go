@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -103,9 +104,9 @@ func (p *Part) MayHave(job int) bool {
 	return p.jobs == nil || slices.ContainsFunc(p.jobs, func(r jobRange) bool { return r.first <= job && job <= r.last })
 }
 
-// IndexHeading is the first line of the index of a file with this inode.
-func IndexHeading(inode uint64) string {
-	return fmt.Sprintf("# Paddock index 1 of inode %d: end, lines, sum, jobs\n", inode)
+// IndexHeading is the first line of the index of a file, which tells its inode.
+func IndexHeading(file fs.FileInfo) string {
+	return fmt.Sprintf("# Paddock index 1 of inode %d: end, lines, sum, jobs\n", file.Sys().(*syscall.Stat_t).Ino)
 }
 
 // Append appends the line of the part in an index.
@@ -176,7 +177,7 @@ func Parts(f *os.File) (parts []Part) {
 	}
 	file, index := of.Sys().(*syscall.Stat_t), is.Sys().(*syscall.Stat_t)
 	r := bufio.NewReader(in)
-	if heading, err := r.ReadString('\n'); err != nil || index.Uid != file.Uid || heading != IndexHeading(file.Ino) {
+	if heading, err := r.ReadString('\n'); err != nil || index.Uid != file.Uid || heading != IndexHeading(of) {
 		return nil
 	}
 	begin := int64(0)
@@ -200,7 +201,7 @@ func Parts(f *os.File) (parts []Part) {
 
 // Span is a piece of an accounting file behind a number of lines.
 type Span struct {
-	*io.SectionReader
+	io.Reader
 	Lines int
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 
 	"paddock/execd/api/accounting"
@@ -43,7 +44,7 @@ func (x *index) extend(path string, at job.Place) error {
 		return err
 	}
 	if x.inode != at.Inode {
-		if err := x.begin(f, at.Inode); err != nil {
+		if err := x.begin(f, info); err != nil {
 			return err
 		}
 	}
@@ -73,9 +74,9 @@ func (x *index) extend(path string, at job.Place) error {
 }
 
 // begin goes on with the index that there is, as far as it is of the file as that is now.
-func (x *index) begin(f *os.File, inode uint64) error {
+func (x *index) begin(f *os.File, info fs.FileInfo) error {
 	*x = index{}
-	text := []byte(accounting.IndexHeading(inode))
+	text := []byte(accounting.IndexHeading(info))
 	end := int64(0)
 	for _, p := range accounting.Parts(f) {
 		text, end = p.Append(text), p.End
@@ -83,6 +84,6 @@ func (x *index) begin(f *os.File, inode uint64) error {
 	if err := atomicfile.Write(accounting.IndexPath(f.Name()), text, 0o644); err != nil {
 		return err
 	}
-	*x = index{inode, end}
+	*x = index{inode(info), end}
 	return nil
 }

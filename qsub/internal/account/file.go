@@ -51,25 +51,15 @@ type regular struct {
 // Close implements io.Closer.
 func (r regular) Close() error { return r.file.Close() }
 
-// piece is a part of what is read, behind a number of lines.
-type piece struct {
-	io.Reader
-	lines int
-}
-
-// pieces returns what has to be read: all, unless the index of the file says where lines of the job
+// spans returns what has to be read: all, unless the index of the file says where lines of the job
 // are that is looked for.
-func (s *selection) pieces(in io.Reader) []piece {
+func (s *selection) spans(in io.Reader) []accounting.Span {
 	file, ok := in.(regular)
 	number, err := strconv.Atoi(string(s.number))
 	if !ok || err != nil {
-		return []piece{{in, 0}}
+		return []accounting.Span{{Reader: in}}
 	}
-	var list []piece
-	for _, span := range accounting.Spans(file.file, file.Size(), number) {
-		list = append(list, piece{span.SectionReader, span.Lines})
-	}
-	return list
+	return accounting.Spans(file.file, file.Size(), number)
 }
 
 // gzipBegin is the beginning of a file of gzip. No line of text begins so.

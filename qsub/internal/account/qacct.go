@@ -70,9 +70,9 @@ func qacct(ctx context.Context, inv *command.Invocation, args []string) error {
 		}
 		return nil
 	}
-	for _, p := range r.want.pieces(in) {
-		lines = p.lines
-		if err := accounting.Each(p.Reader, r.readChunk, use); err != nil {
+	for _, span := range r.want.spans(in) {
+		lines = span.Lines
+		if err := accounting.Each(span, r.readChunk, use); err != nil {
 			return err
 		}
 	}

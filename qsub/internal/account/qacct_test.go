@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -463,7 +462,7 @@ func TestQacctIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := call(t, "", args...)
-		heading := accounting.IndexHeading(info.Sys().(*syscall.Stat_t).Ino)
+		heading := accounting.IndexHeading(info)
 		if err := os.WriteFile(accounting.IndexPath(file), append([]byte(heading), index...), 0o644); err != nil {
 			t.Fatal(err)
 		}
