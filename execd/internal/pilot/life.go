@@ -59,6 +59,9 @@ type Life struct {
 	Log     func(text string)
 }
 
+// unknown is what runs before execd has answered.
+const unknown = -1
+
 // Run returns when the execd is to be stopped: with the exit status of the pilot.
 func (l *Life) Run(ctx context.Context) int {
 	ctx, stop := context.WithCancel(ctx)
@@ -73,9 +76,7 @@ func (l *Life) Run(ctx context.Context) int {
 	if l.Until.IsZero() {
 		until.Stop()
 	}
-	if l.Idle == 0 {
-		idle.Stop()
-	}
+	idle.Stop()              // it counts once execd has answered: to start is not to be idle
 	var gone <-chan struct{} // closed when nothing runs any more and nothing is started; nil: work is taken
 	retire := func(why string) {
 		if gone == nil {
@@ -84,10 +85,10 @@ func (l *Life) Run(ctx context.Context) int {
 		}
 	}
 	var failures int // in a row
-	running, status := 0, ExitOver
+	running, status := unknown, ExitOver
 	isDeaf, counts := false, false // nobody can be asked for work; and the time of that counts
 	for {
-		if is := isDeaf && running == 0 && gone == nil; is != counts {
+		if is := isDeaf && running <= 0 && gone == nil; is != counts {
 			if counts = is; counts {
 				deaf.Reset(unreachable)
 			} else {
@@ -102,7 +103,7 @@ func (l *Life) Run(ctx context.Context) int {
 			switch {
 			case n > 0:
 				idle.Stop()
-			case l.Idle > 0 && (running > 0 || len(ended) > 0): // what is over at once may never be seen to run
+			case l.Idle > 0 && (running != 0 || len(ended) > 0): // what is over at once may never be seen to run
 				idle.Reset(l.Idle)
 			}
 			running = n

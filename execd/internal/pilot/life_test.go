@@ -21,6 +21,7 @@ import (
 type fake struct {
 	mu      sync.Mutex
 	running int
+	starts  time.Duration // until it answers
 	deaf    bool
 	failing chan struct{} // as in Life
 	takes   time.Duration // until what runs ends when it is asked to; 0: it is killed
@@ -54,7 +55,24 @@ func (f *fake) look() (running, version int, changed chan struct{}) {
 	return f.running, f.version, f.changed
 }
 
+// start returns when the execd has started.
+func (f *fake) start(ctx context.Context) error {
+	f.mu.Lock()
+	starts := f.starts
+	f.starts = 0
+	f.mu.Unlock()
+	select {
+	case <-time.After(starts):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (f *fake) call(ctx context.Context, verb string, request, reply any) error {
+	if err := f.start(ctx); err != nil {
+		return err
+	}
 	running, version, changed := f.look()
 	switch q := request.(type) {
 	case api.SlotsRequest:
@@ -126,6 +144,7 @@ func TestLife(t *testing.T) {
 		return list
 	}
 	for name, tt := range map[string]struct {
+		starts  time.Duration
 		takes   time.Duration
 		stays   bool // however long it is idle
 		play    func(f *fake, signals chan<- os.Signal)
@@ -136,7 +155,8 @@ func TestLife(t *testing.T) {
 		status  int
 		log     string
 	}{
-		"nothing comes": {drained: 5 * time.Minute, over: 5 * time.Minute, speeds: ",quick", log: "nothing has run for 5m0s"},
+		"nothing comes":                  {drained: 5 * time.Minute, over: 5 * time.Minute, speeds: ",quick", log: "nothing has run for 5m0s"},
+		"an execd that is slow to start": {starts: hour, drained: hour + 5*time.Minute, over: hour + 5*time.Minute, speeds: ",quick"},
 		"idle after work": {
 			play: func(f *fake, _ chan<- os.Signal) {
 				f.set(func() { f.running = 2 })
@@ -217,7 +237,7 @@ func TestLife(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fake{changed: make(chan struct{}), version: 1, takes: tt.takes, failing: make(chan struct{}, 1)}
+				f := &fake{changed: make(chan struct{}), version: 1, starts: tt.starts, takes: tt.takes, failing: make(chan struct{}, 1)}
 				began, signals := time.Now(), make(chan os.Signal, 1)
 				var log strings.Builder
 				l := &Life{
