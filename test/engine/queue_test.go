@@ -393,6 +393,23 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
+// TestClaimByOldStatistics has a claim take one job also where the database believes that only one waits, and plans as for
+// that.
+func TestClaimByOldStatistics(t *testing.T) {
+	d := newDatabase(t)
+	super := d.as("postgres")
+	d.add("ann", ad)
+	must(t, exec1(super, "vacuum analyze paddock.ready"))
+	const jobs = 100
+	d.add("ann", strings.Repeat(ad+"\n\n", jobs-1))
+	h := d.fake("h")
+	for i := range jobs {
+		if job, _ := h.claim(fmt.Sprintf("s%d", i)); job != int64(i+1) {
+			t.Errorf("claim %d took job %d", i, job)
+		}
+	}
+}
+
 // TestClasses bounds how many kinds of jobs there are, and has jobs that differ in what does not
 // matter be of one.
 func TestClasses(t *testing.T) {

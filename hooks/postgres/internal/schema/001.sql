@@ -747,10 +747,11 @@ begin
         if best is null then
             return;
         end if;
-        with taken as (
-            delete from ready r using (
-                select * from ready o where o.class = best and o.rank >= low order by o.rank, o.id limit 1 for update skip locked) f
-            where r.class = f.class and r.rank = f.rank and r.id = f.id
+        -- It is materialized since a join that looked for the first for each row would take them all.
+        with first as materialized (
+            select * from ready r where r.class = best and r.rank >= low order by r.rank, r.id limit 1 for update skip locked),
+        taken as (
+            delete from ready r using first f where r.class = f.class and r.rank = f.rank and r.id = f.id
             returning r.id)
         -- It may be accepted late, and its lease begins then.
         insert into lease (job, class, gen, host, slot, term, grace, until)
@@ -970,10 +971,10 @@ begin
         return 1000;
     end if;
     -- What was to wait has waited.
-    with gone as (
-        delete from waiting w using (select k.id, k.class, k.rank from waiting o join job k using (id) where o.run_after <= clock_timestamp()
-            order by o.run_after limit 1000 for update skip locked) f
-        where w.id = f.id returning f.class, f.rank, f.id)
+    with due as materialized (
+        select k.id, k.class, k.rank from waiting o join job k using (id) where o.run_after <= clock_timestamp()
+        order by o.run_after limit 1000 for update skip locked),
+    gone as (delete from waiting w using due d where w.id = d.id returning d.class, d.rank, d.id)
     insert into ready (class, rank, id) select gone.class, gone.rank, gone.id from gone;
     -- Hosts that did not renew are lost, and what they had has ended by now.
     for l in select * from lease o where o.until + o.grace < clock_timestamp() order by o.job limit 1000 loop

@@ -92,10 +92,11 @@ begin
         if best is null then
             return;
         end if;
-        with taken as (
-            delete from ready r using (
-                select * from ready o where o.class = best and o.rank >= low order by o.rank, o.id limit 1 for update skip locked) f
-            where r.class = f.class and r.rank = f.rank and r.id = f.id
+        -- It is materialized since a join that looked for the first for each row would take them all.
+        with first as materialized (
+            select * from ready r where r.class = best and r.rank >= low order by r.rank, r.id limit 1 for update skip locked),
+        taken as (
+            delete from ready r using first f where r.class = f.class and r.rank = f.rank and r.id = f.id
             returning r.id)
         -- It may be accepted late, and its lease begins then.
         insert into lease (job, class, gen, host, slot, term, grace, until)
@@ -180,4 +181,7 @@ begin
             execute format('alter function %s security definer set search_path = paddock, pg_temp', f.name);
         end if;
     end loop;
+    -- What is known of the size of ready is of the past, and what seems to be dear for that is not worth a compiler.
+    alter function claim(text, text, integer[], bigint[]) set enable_seqscan = off;
+    alter function claim(text, text, integer[], bigint[]) set jit = off;
 end $$;
