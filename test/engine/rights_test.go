@@ -39,6 +39,7 @@ func TestForbidden(t *testing.T) {
 			"select paddock.retry(1)",
 			"select * from paddock.release(array[2])", // the administrator holds it
 			"select * from paddock.claim('h', 's', array[1], array[0])",
+			"select * from paddock.claim_many('h', array['s'], array[1], array[0])",
 			"select paddock.report(1, 1, 'h', 'exit')",
 			"select paddock.renew(1, 1, 'h')",
 			"select paddock.tick()",
@@ -84,6 +85,7 @@ func TestForbidden(t *testing.T) {
 			"select paddock.alter(1, priority => 1)",
 			"select paddock.retry(1)",
 			"select * from paddock.claim('h', 's', array[1], array[0])",
+			"select * from paddock.claim_many('h', array['s'], array[1], array[0])",
 			"select paddock.report(1, 1, 'h', 'exit')",
 			"select * from paddock.classes('0')",
 			"select paddock.idle('h', true)",
@@ -99,7 +101,9 @@ func TestForbidden(t *testing.T) {
 		},
 		"boss": {
 			"select * from paddock.claim('h', 's', array[1], array[0])",
+			"select * from paddock.claim_many('h', array['s'], array[1], array[0])",
 			"select paddock.accept(1, 1, 'h')",
+			"select * from paddock.accept_many(array[1], array[1], array['h'])",
 			"select paddock.refuse(1, 1, 'h')",
 			"select paddock.renew(1, 1, 'h')",
 			"select paddock.report(1, 1, 'h', 'exit')",

@@ -163,25 +163,43 @@ type work struct {
 // first is before all ranks.
 const first = math.MinInt64
 
-// claim returns nil where there is no work. It is not interrupted: the database would give work that nobody knows of.
-func (d *db) claim(ctx context.Context, slot string, classes []int32, lows []int64) (*work, error) {
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+// claim returns what slots are given, by their names: nothing where there is no work.
+func (d *db) claim(ctx context.Context, slots []string, classes []int32, lows []int64) (map[string]*work, error) {
+	rows, err := d.pool.Query(ctx, `select slot, job, gen, class, rank, owner, queue, term, attempts, evictions, ad
+		from paddock.claim_many($1, $2, $3, $4)`, d.host, slots, classes, lows)
+	if err != nil {
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWithin)
-	defer cancel()
-	w := &work{}
-	err := d.pool.QueryRow(ctx, "select job, gen, class, rank, owner, queue, term, attempts, evictions, ad from paddock.claim($1, $2, $3, $4)",
-		d.host, slot, classes, lows).Scan(&w.job, &w.gen, &w.class, &w.rank, &w.owner, &w.queue, &w.term, &w.attempts, &w.evictions, &w.ad)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+	defer rows.Close()
+	given := map[string]*work{}
+	for rows.Next() {
+		var slot string
+		w := &work{}
+		if err := rows.Scan(&slot, &w.job, &w.gen, &w.class, &w.rank, &w.owner, &w.queue, &w.term, &w.attempts, &w.evictions, &w.ad); err != nil {
+			return nil, err
+		}
+		given[slot] = w
 	}
-	return w, err
+	return given, rows.Err()
 }
 
-func (d *db) accept(ctx context.Context, r run) (is bool, err error) {
-	err = d.pool.QueryRow(ctx, "select paddock.accept($1, $2, $3)", r.job, r.gen, r.host).Scan(&is)
-	return is, err
+// accept reports of each run whether it is this host's.
+func (d *db) accept(ctx context.Context, runs []run) ([]bool, error) {
+	jobs, gens, hosts := columns(runs)
+	rows, err := d.pool.Query(ctx, "select accepted from paddock.accept_many($1, $2, $3) order by n", jobs, gens, hosts)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[bool])
+}
+
+// columns are the arrays that stand for runs in a call.
+func columns(runs []run) (jobs, gens []int64, hosts []string) {
+	jobs, gens, hosts = make([]int64, len(runs)), make([]int64, len(runs)), make([]string, len(runs))
+	for i, r := range runs {
+		jobs[i], gens[i], hosts[i] = r.job, r.gen, r.host
+	}
+	return jobs, gens, hosts
 }
 
 func (d *db) refuse(ctx context.Context, r run, reason string) error {
@@ -196,10 +214,7 @@ func (d *db) renew(ctx context.Context, r run) (word string, err error) {
 
 // report returns the runs that are not this host's any more.
 func (d *db) report(ctx context.Context, runs []run, words, results []string) (stale []run, err error) {
-	jobs, gens, hosts := make([]int64, len(runs)), make([]int64, len(runs)), make([]string, len(runs))
-	for i, r := range runs {
-		jobs[i], gens[i], hosts[i] = r.job, r.gen, r.host
-	}
+	jobs, gens, hosts := columns(runs)
 	rows, err := d.pool.Query(ctx, "select job, gen from paddock.report_many($1, $2, $3, $4, $5) where answer = 'stale'", jobs, gens, hosts, words, results)
 	if err != nil {
 		return nil, err

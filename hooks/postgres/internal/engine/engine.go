@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -36,6 +37,8 @@ type Engine struct {
 	log      func(string)
 	over     chan struct{} // capacity 1: some run of this host is to end, and execd is to ask which
 	reported chan struct{} // capacity 1: the end of a run was reported
+	claims   *gather[*slot, claimed]
+	accepts  *gather[run, bool]
 
 	reading sync.Mutex // held by who reads classes; before mu
 
@@ -62,10 +65,12 @@ func New(c *Config, log func(string)) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{
+	e := &Engine{
 		conf: c, db: d, log: log, over: make(chan struct{}, 1), reported: make(chan struct{}, 1), classes: map[int32]*class{}, seen: "0",
 		lows: map[int32]int64{}, shunned: map[shunned]time.Time{},
-	}, nil
+	}
+	e.claims, e.accepts = newGather(e.claimFor), newGather(d.accept)
+	return e, nil
 }
 
 // Close closes its connections.
@@ -191,18 +196,20 @@ func (e *Engine) Claim(ctx context.Context, s *slot) ([]byte, error) {
 		if err := e.refresh(ctx); err != nil {
 			return nil, err
 		}
-		ids, lows, marked := e.candidates(s, time.Now())
-		w, err := e.db.claim(ctx, s.name, ids, lows)
-		if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		got, err := e.claims.ask(s)
+		if err = errors.Join(err, got.err); err != nil {
 			return nil, err
 		}
+		w := got.work
 		if w == nil {
-			if marked && e.unmark() {
+			if got.marked && e.unmark() {
 				continue // what was put in front of the others
 			}
 			return nil, nil
 		}
-		e.mark(w)
 		text, err := e.compose(w, installation)
 		if err == nil {
 			return text, nil
@@ -213,6 +220,39 @@ func (e *Engine) Claim(ctx context.Context, s *slot) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// claimed is what a slot was given.
+type claimed struct {
+	work   *work // nil: there is none
+	marked bool  // it was looked for behind marks
+	err    error
+}
+
+// claimFor claims work for slots: at once for those that may have the same classes.
+func (e *Engine) claimFor(ctx context.Context, slots []*slot) ([]claimed, error) {
+	answers := make([]claimed, len(slots))
+	asked := make([]bool, len(slots))
+	for i, first := range slots {
+		if asked[i] {
+			continue
+		}
+		ids, lows, marked := e.candidates(first, time.Now())
+		var names []string
+		var same []int
+		for k := i; k < len(slots); k++ {
+			if !asked[k] && (k == i || slices.Equal(e.Classes(slots[k]), ids)) {
+				asked[k] = true
+				names, same = append(names, slots[k].name), append(same, k)
+			}
+		}
+		given, err := e.db.claim(ctx, names, ids, lows)
+		e.mark(given)
+		for n, k := range same {
+			answers[k] = claimed{work: given[names[n]], marked: marked, err: err}
+		}
+	}
+	return answers, nil
 }
 
 // GiveBack gives back work that was claimed when there was nobody any more to be told of it. Work that
@@ -300,11 +340,17 @@ func (e *Engine) candidates(s *slot, now time.Time) (ids []int32, lows []int64, 
 	return ids, lows, marked
 }
 
-// mark notes that a class has no job before the one that was given.
-func (e *Engine) mark(w *work) {
+// mark notes that classes have no jobs before the last of those that were given.
+func (e *Engine) mark(given map[string]*work) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.lows[w.class] = w.rank
+	last := map[int32]int64{}
+	for _, w := range given {
+		if rank, ok := last[w.class]; !ok || w.rank > rank {
+			last[w.class] = w.rank
+		}
+	}
+	maps.Copy(e.lows, last)
 }
 
 // unmark forgets what mark has noted, unless there is nothing.
@@ -357,7 +403,7 @@ func (e *Engine) reply(ctx context.Context, ad *classad.Ad, accepted bool, slotP
 	}
 	if accepted {
 		var is bool
-		if err := again(ctx, func() (err error) { is, err = e.db.accept(ctx, r); return err }); err == nil && !is {
+		if err = again(ctx, func() (err error) { is, err = e.accepts.ask(r); return err }); err == nil && !is {
 			e.log(fmt.Sprintf("job %d.%d was accepted and is another's by now", r.job, r.gen))
 			notify(e.over)
 		}

@@ -767,12 +767,31 @@ begin
     from job j where j.id = l.job;
 end $$;
 
+-- claim_many is claim of several slots that may have the same classes.
+create function claim_many(host text, slots text[], classes integer[], lows bigint[])
+    returns table (slot text, job bigint, gen bigint, class integer, rank bigint, owner text, queue text, term integer,
+        attempts integer, evictions integer, ad text)
+    language plpgsql as $$
+#variable_conflict use_column
+begin
+    return query select s.slot, c.*
+    from unnest(claim_many.slots) s(slot) cross join lateral claim(claim_many.host, s.slot, claim_many.classes, claim_many.lows) c;
+end $$;
+
 create function accept(job bigint, gen bigint, host text) returns boolean language plpgsql as $$
 #variable_conflict use_column
 begin
     update lease l set accepted = true, accepted_at = coalesce(l.accepted_at, clock_timestamp()), until = clock_timestamp() + l.term
     where l.job = accept.job and l.gen = accept.gen and l.host = accept.host and l.login = session_user;
     return found;
+end $$;
+
+-- accept_many is accept of several runs. N is the place in the arrays.
+create function accept_many(jobs bigint[], gens bigint[], hosts text[]) returns table (n bigint, accepted boolean) language plpgsql as $$
+#variable_conflict use_column
+begin
+    return query select r.n, accept(r.job, r.gen, r.host)
+    from (select * from unnest(jobs, gens, hosts) with ordinality u(job, gen, host, n) order by job, gen) r;
 end $$;
 
 -- taken takes the lease of a run away from a host that has it, and returns its job.
@@ -1063,7 +1082,8 @@ begin
         if f.proname in ('jobs', 'status', 'await') then
             execute format('grant execute on function %s to paddock_read', f.name);
         end if;
-        if f.proname in ('about', 'hello', 'idle', 'bye', 'classes', 'claim', 'accept', 'refuse', 'renew', 'evict', 'report', 'report_many', 'tick') then
+        if f.proname in ('about', 'hello', 'idle', 'bye', 'classes', 'claim', 'claim_many', 'accept', 'accept_many', 'refuse', 'renew',
+            'evict', 'report', 'report_many', 'tick') then
             execute format('grant execute on function %s to paddock_host', f.name);
         end if;
         if f.proname in ('set_queue', 'prune', 'tick') then
