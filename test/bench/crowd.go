@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -138,6 +139,21 @@ func familyTime(pid int) (time.Duration, error) {
 		ticks += n
 	}
 	return time.Duration(ticks) * time.Second / 100, nil // USER_HZ
+}
+
+// treeTime is the familyTime of a process and of all that have come of it and live.
+func treeTime(pid int) (time.Duration, error) {
+	total, err := familyTime(pid)
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // a thread may have ended
+		for _, word := range strings.Fields(string(text)) {
+			child, _ := strconv.Atoi(word)
+			took, err2 := treeTime(child)
+			total, err = total+took, errors.Join(err, err2)
+		}
+	}
+	return total, err
 }
 
 // processorTime is what the threads of a process have taken.

@@ -150,6 +150,15 @@ func (b *bench) toFirstInstruction(pg *harness.Postgres) error {
 	return nil
 }
 
+// timeOf is what execds have taken, and all that they have started.
+func timeOf(hosts ...*harness.Daemon) (total time.Duration, err error) {
+	for _, d := range hosts {
+		took, err2 := treeTime(d.PID())
+		total, err = total+took, errors.Join(err, err2)
+	}
+	return total, err
+}
+
 // twoHosts measures what two execds do with jobs of a database, and with jobs of queues of their own.
 func (b *bench) twoHosts(pg *harness.Postgres) (err error) {
 	const slots = 20
@@ -197,6 +206,10 @@ func (b *bench) twoHosts(pg *harness.Postgres) (err error) {
 			}
 		}
 	}
+	ownBefore, err := timeOf(hosts[:2]...)
+	if err != nil {
+		return err
+	}
 	own := time.Now()
 	for _, d := range hosts[:2] {
 		if err := ours(d, "qmod", "-e", "all.q"); err != nil {
@@ -214,6 +227,10 @@ func (b *bench) twoHosts(pg *harness.Postgres) (err error) {
 		return err
 	}
 	alone := time.Since(own)
+	ownAfter, err := timeOf(hosts[:2]...)
+	if err != nil {
+		return err
+	}
 	tool := func(input string, args ...string) error {
 		cmd := exec.Command(filepath.Join(b.bin, "paddock-pg"), append([]string{"-d", pg.Connection("postgres", "two")}, args...)...)
 		cmd.Stdin = strings.NewReader(input)
@@ -224,6 +241,19 @@ func (b *bench) twoHosts(pg *harness.Postgres) (err error) {
 	}
 	ads := strings.Repeat("Cmd = \"/bin/true\"\nIwd = \"/tmp\"\nOut = \"/dev/null\"\nErr = \"/dev/null\"\n\n", jobs)
 	if err := errors.Join(tool("", "queue", "default", "paused=true"), tool(ads, "add", "-owner", "nobody")); err != nil {
+		return err
+	}
+	server, err := pg.PID()
+	if err != nil {
+		return err
+	}
+	measure := func() (ofHosts, ofServer time.Duration, err error) {
+		ofHosts, err = timeOf(hosts[2:]...)
+		ofServer, err2 := treeTime(server)
+		return ofHosts, ofServer, errors.Join(err, err2)
+	}
+	hostsBefore, serverBefore, err := measure()
+	if err != nil {
 		return err
 	}
 	begin := time.Now()
@@ -237,6 +267,17 @@ func (b *bench) twoHosts(pg *harness.Postgres) (err error) {
 		return err
 	}
 	engine := time.Since(begin)
+	hostsAfter, serverAfter, err := measure()
+	if err != nil {
+		return err
+	}
+	each := func(d time.Duration) float64 { return milliseconds(d) / float64(jobs) }
+	ofHosts, ofServer := hostsAfter-hostsBefore, serverAfter-serverBefore
+	b.report(row{
+		what: "processor time of a job, beside own queues", unit: "ms", limit: 1.25,
+		theirs: each(ownAfter - ownBefore), ours: each(ofHosts + ofServer),
+	})
+	b.report(row{what: "of that, by the database", unit: "ms", alone: true, limit: 1, ours: each(ofServer)})
 	b.report(row{
 		what: fmt.Sprintf("two hosts of %d slots, %d jobs, beside own queues", slots, jobs), unit: "/s",
 		theirs: float64(jobs) / alone.Seconds(), ours: float64(jobs) / engine.Seconds(), limit: 0.8, atLeast: true,

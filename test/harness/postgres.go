@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -60,6 +61,16 @@ func (p *Postgres) Start() error {
 // Stop ends it as a crash would, but for the disk.
 func (p *Postgres) Stop() error {
 	return p.run("pg_ctl", "-D", p.Dir+"/data", "-w", "-m", "immediate", "stop")
+}
+
+// PID returns the process that all others of the server have come of.
+func (p *Postgres) PID() (int, error) {
+	text, err := os.ReadFile(filepath.Join(p.Dir, "data", "postmaster.pid"))
+	if err != nil {
+		return 0, err
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strconv.Atoi(line)
 }
 
 // Connection is the connection string of an account to a database.
