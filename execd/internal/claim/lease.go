@@ -78,11 +78,11 @@ func (c *claim) count() {
 	c.on.tidy()
 }
 
-// expire ends the claim that has a slot if its lease is over. That of its machine goes by
+// expire ends the claim that has a slot if its lease is over at an uptime. That of its machine goes by
 // the time of this process, which stands still while the host is suspended.
-func (m *managed) expire() {
+func (m *managed) expire(up time.Duration) {
 	c := m.claims[m.machine.Current().Number]
-	if c != nil && m.table.adopted && c.ends > 0 && m.table.o.Uptime() >= c.ends && m.machine.State() == slot.Claimed {
+	if c != nil && m.table.adopted && c.ends > 0 && up >= c.ends && m.machine.State() == slot.Claimed {
 		m.handle(slot.Lost{Claim: c.number})
 		m.tidy()
 	}
@@ -129,7 +129,7 @@ func (c *claim) prolong(lease, since time.Duration, tell func(task string) error
 	defer c.file.Unlock()
 	t.mu.Lock()
 	m := c.on
-	m.expire()
+	m.expire(t.o.Uptime())
 	oldLease, oldEnds, task := c.lease, c.ends, ""
 	switch {
 	case c.over || c.ends > 0 && t.o.Uptime() >= c.ends:

@@ -438,9 +438,9 @@ func (t *Table) Tick() (next time.Time) {
 	if len(t.managed) == 0 {
 		return next
 	}
-	now := t.o.Now()
+	now, up := t.o.Now(), t.o.Uptime()
 	for _, m := range slices.Clone(t.managed) {
-		m.expire()
+		m.expire(up)
 		if at := m.machine.Next(); !at.IsZero() && !at.After(now) {
 			m.handle(slot.Evaluate{})
 			m.tidy()
