@@ -147,7 +147,7 @@ func treeTime(pid int) (time.Duration, error) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, list := range lists {
 		text, _ := os.ReadFile(list) // a thread may have ended
-		for _, word := range strings.Fields(string(text)) {
+		for word := range strings.FieldsSeq(string(text)) {
 			child, _ := strconv.Atoi(word)
 			took, err2 := treeTime(child)
 			total, err = total+took, errors.Join(err, err2)
