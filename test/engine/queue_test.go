@@ -410,6 +410,41 @@ func TestClaimByOldStatistics(t *testing.T) {
 	}
 }
 
+// TestPlansOfSmallTables has hosts find what they need by an index also if they had it planned when few jobs were there:
+// a host asks by the same connection for weeks.
+func TestPlansOfSmallTables(t *testing.T) {
+	d := newDatabase(t)
+	super := d.as("postgres")
+	h := d.fake("h")
+	const few = 10
+	run := func() {
+		t.Helper()
+		for range few { // a plan is kept from the sixth on
+			job, gen := h.claim("s")
+			if job == 0 || value(t, h.c, "select paddock.accept($1, $2, 'h')", job, gen) != "true" || value(t, h.c, "select paddock.renew($1, $2, 'h')", job, gen) != "renewed" {
+				t.Fatalf("job %d.%d", job, gen)
+			}
+			if got := h.ends(job, gen, "evict", "{}"); got != "evicted" {
+				t.Fatal(got)
+			}
+			job, gen = h.claim("s")
+			if got := h.ends(job, gen, "exit", `{"ExitCode": 0}`); got != "done" {
+				t.Fatal(got)
+			}
+		}
+		value(t, h.c, "select pg_stat_force_next_flush() is null")
+	}
+	const scans = "select string_agg(relname || ' ' || seq_scan, ', ' order by relname) from pg_stat_user_tables where relname in ('depend', 'job', 'lease', 'ready', 'waiting')"
+	d.add("ann", strings.Repeat(ad+"\n\n", few))
+	run()
+	d.add("ann", strings.Repeat(ad+"\n\n", 100))
+	before := value(t, super, scans)
+	run()
+	if after := value(t, super, scans); after != before {
+		t.Errorf("tables were read whole: %s before, and then %s", before, after)
+	}
+}
+
 // TestClasses bounds how many kinds of jobs there are, and has jobs that differ in what does not
 // matter be of one.
 func TestClasses(t *testing.T) {

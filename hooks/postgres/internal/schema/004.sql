@@ -181,7 +181,12 @@ begin
             execute format('alter function %s security definer set search_path = paddock, pg_temp', f.name);
         end if;
     end loop;
-    -- What is known of the size of ready is of the past, and what seems to be dear for that is not worth a compiler.
-    alter function claim(text, text, integer[], bigint[]) set enable_seqscan = off;
-    alter function claim(text, text, integer[], bigint[]) set jit = off;
+    -- A host has statements planned when its first jobs come, and calls them for weeks by the same connection: what was
+    -- known of the size of tables then is of the past. And what seems to be dear for that is not worth a compiler.
+    for f in select p.oid::regprocedure as name from pg_proc p where p.pronamespace = 'paddock'::regnamespace
+        and p.proname in ('claim', 'accept', 'refuse', 'renew', 'evict', 'report')
+    loop
+        execute format('alter function %s set enable_seqscan = off', f.name);
+        execute format('alter function %s set jit = off', f.name);
+    end loop;
 end $$;
