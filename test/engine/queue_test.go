@@ -445,6 +445,38 @@ func TestPlansOfSmallTables(t *testing.T) {
 	}
 }
 
+// TestHeads has a claim not read what is dead, and cannot be removed as long as somebody may see it, if it is told how far
+// the one before has looked.
+func TestHeads(t *testing.T) {
+	d := newDatabase(t)
+	super, held := d.as("postgres"), d.as("postgres")
+	const dead = 200
+	d.add("ann", strings.Repeat(ad+"\n\n", dead+1))
+	d.add("bob", strings.Repeat(ad+"\n\n", dead+1))
+	must(t, exec1(held, "begin isolation level repeatable read"))
+	value(t, held, "select count(*) from paddock.ready")
+	must(t, exec1(super, "delete from paddock.ready where id <> $1::bigint and id <> 2 * $1::bigint", dead+1))
+	lows := []int64{math.MinInt64, math.MinInt64}
+	read := func(slot string) int {
+		t.Helper()
+		const count = "select pg_stat_get_xact_tuples_returned('paddock.ready_pkey'::regclass)"
+		var before, after int
+		tx, err := super.Begin(t.Context())
+		must(t, err)
+		defer func() { must(t, tx.Commit(t.Context())) }()
+		must(t, tx.QueryRow(t.Context(), count).Scan(&before))
+		must(t, tx.QueryRow(t.Context(), "select heads from paddock.claim_many('h', array[$1], array[1, 2], $2)", slot, lows).Scan(&lows))
+		must(t, tx.QueryRow(t.Context(), count).Scan(&after))
+		return after - before
+	}
+	if first, second := read("s1"), read("s2"); first < 2*dead || second > 50 { // some are of the same millisecond
+		t.Errorf("%d entries were read by the first claim, and %d by the second", first, second)
+	}
+	// What comes in a class that had nothing left is found.
+	d.add("ann", ad)
+	must(t, super.QueryRow(t.Context(), "select heads from paddock.claim_many('h', array['s3'], array[1, 2], $1)", lows).Scan(&lows))
+}
+
 // TestClasses bounds how many kinds of jobs there are, and has jobs that differ in what does not
 // matter be of one.
 func TestClasses(t *testing.T) {

@@ -163,24 +163,29 @@ type work struct {
 // first is before all ranks.
 const first = math.MinInt64
 
-// claim returns what slots are given, by their names: nothing where there is no work.
-func (d *db) claim(ctx context.Context, slots []string, classes []int32, lows []int64) (map[string]*work, error) {
-	rows, err := d.pool.Query(ctx, `select slot, job, gen, class, rank, owner, queue, term, attempts, evictions, ad
+// claim returns what slots are given, by their names: nothing where there is no work. The heads, if there are any, are ranks
+// before which the classes have no jobs.
+func (d *db) claim(ctx context.Context, slots []string, classes []int32, lows []int64) (given map[string]*work, heads []int64, err error) {
+	rows, err := d.pool.Query(ctx, `select slot, job, gen, class, rank, owner, queue, term, attempts, evictions, ad, heads
 		from paddock.claim_many($1, $2, $3, $4)`, d.host, slots, classes, lows)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer rows.Close()
-	given := map[string]*work{}
+	given = map[string]*work{}
 	for rows.Next() {
 		var slot string
+		var after []int64
 		w := &work{}
-		if err := rows.Scan(&slot, &w.job, &w.gen, &w.class, &w.rank, &w.owner, &w.queue, &w.term, &w.attempts, &w.evictions, &w.ad); err != nil {
-			return nil, err
+		if err := rows.Scan(&slot, &w.job, &w.gen, &w.class, &w.rank, &w.owner, &w.queue, &w.term, &w.attempts, &w.evictions, &w.ad, &after); err != nil {
+			return nil, nil, err
 		}
 		given[slot] = w
+		if len(after) == len(classes) {
+			heads = after
+		}
 	}
-	return given, rows.Err()
+	return given, heads, rows.Err()
 }
 
 // accept reports of each run whether it is this host's.

@@ -11,7 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
@@ -47,10 +47,15 @@ type Engine struct {
 	classes      map[int32]*class      // guarded by mu
 	seen         string                // guarded by mu; which classes are there
 	refreshed    time.Time             // guarded by mu
-	lows         map[int32]int64       // guarded by mu; by class: no job has a rank before this one
-	lowered      time.Time             // guarded by mu; when they were made
+	lows         map[int32]low         // guarded by mu; by class
 	shunned      map[shunned]time.Time // guarded by mu; until when
 	idleHosts    int                   // guarded by mu; how many hosts waited the last time
+}
+
+// low is a mark of a class: it has no job before this rank, but for those that have come since.
+type low struct {
+	rank  int64
+	until time.Time // when it is forgotten
 }
 
 // shunned is a class of which a slot has refused a job.
@@ -67,7 +72,7 @@ func New(c *Config, log func(string)) (*Engine, error) {
 	}
 	e := &Engine{
 		conf: c, db: d, log: log, over: make(chan struct{}, 1), reported: make(chan struct{}, 1), classes: map[int32]*class{}, seen: "0",
-		lows: map[int32]int64{}, shunned: map[shunned]time.Time{},
+		lows: map[int32]low{}, shunned: map[shunned]time.Time{},
 	}
 	e.claims, e.accepts = newGather(e.claimFor), newGather(d.accept)
 	return e, nil
@@ -246,8 +251,8 @@ func (e *Engine) claimFor(ctx context.Context, slots []*slot) ([]claimed, error)
 				names, same = append(names, slots[k].name), append(same, k)
 			}
 		}
-		given, err := e.db.claim(ctx, names, ids, lows)
-		e.mark(given)
+		given, heads, err := e.db.claim(ctx, names, ids, lows)
+		e.mark(ids, heads, given, time.Now())
 		for n, k := range same {
 			answers[k] = claimed{work: given[names[n]], marked: marked, err: err}
 		}
@@ -314,10 +319,6 @@ func (e *Engine) Stale() {
 func (e *Engine) candidates(s *slot, now time.Time) (ids []int32, lows []int64, marked bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if now.Sub(e.lowered) > fresh {
-		clear(e.lows)
-		e.lowered = now
-	}
 	ids, lows = []int32{}, []int64{}
 	for id, c := range e.classes {
 		if len(e.conf.Queues) > 0 && !slices.Contains(e.conf.Queues, c.queue) || !s.may(c, now) {
@@ -330,27 +331,35 @@ func (e *Engine) candidates(s *slot, now time.Time) (ids []int32, lows []int64, 
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		low, ok := e.lows[id]
-		if !ok {
-			low = first
+		rank := int64(first)
+		if m, ok := e.lows[id]; ok && now.Before(m.until) {
+			rank, marked = m.rank, true
 		}
-		marked = marked || ok
-		lows = append(lows, low)
+		lows = append(lows, rank)
 	}
 	return ids, lows, marked
 }
 
-// mark notes that classes have no jobs before the last of those that were given.
-func (e *Engine) mark(given map[string]*work) {
+// mark notes how far a claim has looked for jobs of classes, and what it has given. What is dead before a mark is read again
+// when it is forgotten, which no two classes are at the same time, and one that is marked again not later.
+func (e *Engine) mark(ids []int32, heads []int64, given map[string]*work, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	last := map[int32]int64{}
-	for _, w := range given {
-		if rank, ok := last[w.class]; !ok || w.rank > rank {
-			last[w.class] = w.rank
+	mark := func(id int32, rank int64) {
+		m, ok := e.lows[id]
+		switch {
+		case !ok || !now.Before(m.until):
+			e.lows[id] = low{rank, now.Add(fresh/2 + rand.N(fresh))}
+		case rank > m.rank:
+			e.lows[id] = low{rank, m.until}
 		}
 	}
-	maps.Copy(e.lows, last)
+	for i, rank := range heads {
+		mark(ids[i], rank)
+	}
+	for _, w := range given {
+		mark(w.class, w.rank)
+	}
 }
 
 // unmark forgets what mark has noted, unless there is nothing.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,6 +124,40 @@ func TestCompose(t *testing.T) {
 	}
 	if _, err := e.compose(&work{ad: "Cmd = \""}, ""); err == nil {
 		t.Error("half an ad was handed out")
+	}
+}
+
+// TestMarks has classes looked for behind what is dead, and from the first again before long.
+func TestMarks(t *testing.T) {
+	e, err := New(&Config{Connections: 1, Host: "node1"}, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	slotAd, _ := classad.ParseOldLenient("Name = \"slot1@here\"\nCpus = 8\nMemory = 1000\nDisk = 100000\n")
+	s, now := readSlot(slotAd), time.Now()
+	e.classes[1], e.classes[2] = newClass(t, "ann", "requestcpus = 1"), newClass(t, "ann", "requestcpus = 1")
+	look := func(at time.Duration) string {
+		ids, lows, marked := e.candidates(s, now.Add(at))
+		return fmt.Sprint(ids, lows, marked)
+	}
+	none := fmt.Sprint([]int32{1, 2}, []int64{first, first}, false)
+	if got := look(0); got != none {
+		t.Errorf("at first %s", got)
+	}
+	e.mark([]int32{1, 2}, []int64{10, 20}, map[string]*work{"a": {class: 2, rank: 22}, "b": {class: 2, rank: 21}}, now)
+	if got := look(fresh / 4); got != "[1 2] [10 22] true" {
+		t.Errorf("after marks %s", got)
+	}
+	e.mark([]int32{1, 2}, []int64{11, 19}, nil, now.Add(fresh/4))
+	if got := look(fresh / 3); got != "[1 2] [11 22] true" {
+		t.Errorf("after other marks %s", got)
+	}
+	if got := look(3 * fresh / 2); got != none {
+		t.Errorf("later %s", got)
+	}
+	if e.mark(nil, nil, map[string]*work{"a": {class: 1, rank: 3}}, now.Add(2*fresh)); !e.unmark() || look(2*fresh) != none || e.unmark() {
+		t.Error("marks were not forgotten")
 	}
 }
 

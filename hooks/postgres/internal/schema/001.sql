@@ -767,14 +767,14 @@ begin
     from job j where j.id = l.job;
 end $$;
 
--- claim_many is claim of several slots that may have the same classes.
+-- claim_many is claim of several slots that may have the same classes. The first row may have new lows.
 create function claim_many(host text, slots text[], classes integer[], lows bigint[])
     returns table (slot text, job bigint, gen bigint, class integer, rank bigint, owner text, queue text, term integer,
-        attempts integer, evictions integer, ad text)
+        attempts integer, evictions integer, ad text, heads bigint[])
     language plpgsql as $$
 #variable_conflict use_column
 begin
-    return query select s.slot, c.*
+    return query select s.slot, c.*, null::bigint[]
     from unnest(claim_many.slots) s(slot) cross join lateral claim(claim_many.host, s.slot, claim_many.classes, claim_many.lows) c;
 end $$;
 

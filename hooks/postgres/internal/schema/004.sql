@@ -49,68 +49,89 @@ begin
     return tick_queues();
 end $$;
 
--- Of the queue whose turn it is that job is next whose owner has had the least for his share.
-create or replace function claim(host text, slot text, classes integer[], lows bigint[])
-    returns table (job bigint, gen bigint, class integer, rank bigint, owner text, queue text, term integer, attempts integer,
-        evictions integer, ad text)
+-- Of the queue whose turn it is that job is next whose owner has had the least for his share. The heads are the lows of
+-- all classes after that, so that nobody reads again and again what is dead before the first job of one.
+create or replace function claim_many(host text, slots text[], classes integer[], lows bigint[])
+    returns table (slot text, job bigint, gen bigint, class integer, rank bigint, owner text, queue text, term integer,
+        attempts integer, evictions integer, ad text, heads bigint[])
     language plpgsql as $$
 #variable_conflict use_column
 declare
-    without integer[]; -- classes of paused queues, and those of which others take all that there is
+    paused  integer[]; -- classes of paused queues
+    without integer[]; -- these, and those of which others take all that there is
+    stopped boolean;   -- some queue is paused
+    fair    boolean;   -- some queue has shares
+    told    boolean := false; -- some row has the heads
+    firsts  bigint[];  -- the first job of each class
     best    integer;
     low     bigint;
-    paused  boolean; -- some queue is
-    fair    boolean; -- some queue has shares
     l       lease;
 begin
-    -- What it was given and has not accepted is its again, with its fence.
-    select * into l from lease o where o.host = claim.host and o.slot = claim.slot and not o.accepted and o.login = session_user
-        and o.cancel is null limit 1 for update;
-    select bool_or(q.paused), bool_or(q.half_life is not null) into paused, fair from queue q;
-    if l.job is null and paused then
-        without := array(select c.id from class c join queue q on q.name = c.queue where q.paused);
+    select bool_or(q.paused), bool_or(q.half_life is not null) into stopped, fair from queue q;
+    if stopped then
+        paused := array(select c.id from class c join queue q on q.name = c.queue where q.paused);
     end if;
-    for attempt in 1..4 loop
-        exit when l.job is not null;
-        if fair then
-            -- The turn of a queue is the smallest rank of its classes.
-            select h.class, h.low into best, low
-            from (select k.queue, k.owner, c.id as class, c.low, r.rank, r.id, min(r.rank) over (partition by k.queue) as turn
-                from unnest(claim.classes, claim.lows) c(id, low) join class k on k.id = c.id
-                    cross join lateral (select r.rank, r.id from ready r where r.class = c.id and r.rank >= c.low order by r.rank, r.id limit 1) r
-                where without is null or c.id <> all (without)) h
-                join queue q on q.name = h.queue left join share s on s.queue = h.queue and s.owner = h.owner
-            order by h.turn, h.queue, case when q.half_life is null then 0 else coalesce(decayed(s.used, s.at, q.half_life) / s.share, 0) end, h.rank, h.id
-            limit 1;
-        else
-            select c.id, c.low into best, low
-            from unnest(claim.classes, claim.lows) c(id, low)
-                cross join lateral (select r.rank, r.id from ready r where r.class = c.id and r.rank >= c.low order by r.rank, r.id limit 1) h
-            where without is null or c.id <> all (without)
-            order by h.rank, h.id limit 1;
-        end if;
-        if best is null then
-            return;
-        end if;
-        -- It is materialized since a join that looked for the first for each row would take them all.
-        with first as materialized (
-            select * from ready r where r.class = best and r.rank >= low order by r.rank, r.id limit 1 for update skip locked),
-        taken as (
-            delete from ready r using first f where r.class = f.class and r.rank = f.rank and r.id = f.id
-            returning r.id)
-        -- It may be accepted late, and its lease begins then.
-        insert into lease (job, class, gen, host, slot, term, grace, until)
-        select j.id, j.class, nextval('gen'), claim.host, claim.slot, q.lease, q.grace, clock_timestamp() + q.lease + interval '120 s'
-        from taken join job j using (id) join queue q on q.name = j.queue
-        returning * into l;
-        if l.job is null then
-            without := without || best;
-        end if;
+    foreach slot in array claim_many.slots loop
+        -- What it was given and has not accepted is its again, with its fence.
+        select * into l from lease o where o.host = claim_many.host and o.slot = claim_many.slot and not o.accepted
+            and o.login = session_user and o.cancel is null limit 1 for update;
+        without := paused;
+        for attempt in 1..4 loop
+            exit when l.job is not null;
+            -- Where there is none what comes is looked for from a minute ago on: it may not be committed yet.
+            select array_agg(r.id order by c.n), array_agg(case
+                    when r.id is not null then r.rank
+                    when c.id = any (without) then c.low
+                    else greatest(c.low, (extract(epoch from clock_timestamp()) * 1000)::bigint - 60000) end order by c.n)
+            into firsts, lows
+            from unnest(claim_many.classes, claim_many.lows) with ordinality c(id, low, n)
+                left join lateral (select r.rank, r.id from ready r where r.class = c.id and r.rank >= c.low
+                    and (without is null or c.id <> all (without)) order by r.rank, r.id limit 1) r on true;
+            if fair then
+                -- The turn of a queue is the smallest rank of its classes.
+                select h.class, h.rank into best, low
+                from (select k.queue, k.owner, c.id as class, c.rank, c.job, min(c.rank) over (partition by k.queue) as turn
+                    from unnest(claim_many.classes, lows, firsts) c(id, rank, job) join class k on k.id = c.id where c.job is not null) h
+                    join queue q on q.name = h.queue left join share s on s.queue = h.queue and s.owner = h.owner
+                order by h.turn, h.queue, case when q.half_life is null then 0 else coalesce(decayed(s.used, s.at, q.half_life) / s.share, 0) end,
+                    h.rank, h.job
+                limit 1;
+            else
+                select c.id, c.rank into best, low from unnest(claim_many.classes, lows, firsts) c(id, rank, job)
+                where c.job is not null order by c.rank, c.job limit 1;
+            end if;
+            exit when best is null;
+            -- It is materialized since a join that looked for the first for each row would take them all.
+            with first as materialized (
+                select * from ready r where r.class = best and r.rank >= low order by r.rank, r.id limit 1 for update skip locked),
+            taken as (
+                delete from ready r using first f where r.class = f.class and r.rank = f.rank and r.id = f.id
+                returning r.id)
+            -- It may be accepted late, and its lease begins then.
+            insert into lease (job, class, gen, host, slot, term, grace, until)
+            select j.id, j.class, nextval('gen'), claim_many.host, claim_many.slot, q.lease, q.grace, clock_timestamp() + q.lease + interval '120 s'
+            from taken join job j using (id) join queue q on q.name = j.queue
+            returning * into l;
+            if l.job is null then
+                without := without || best;
+            end if;
+        end loop;
+        continue when l.job is null;
+        return query
+        select claim_many.slot, j.id, l.gen, j.class, j.rank, j.owner, j.queue, extract(epoch from l.term)::integer,
+            j.attempts::integer, j.evictions::integer, j.ad, case when not told then lows end
+        from job j where j.id = l.job;
+        told := true;
     end loop;
-    return query
-    select j.id, l.gen, j.class, j.rank, j.owner, j.queue, extract(epoch from l.term)::integer, j.attempts::integer, j.evictions::integer, j.ad
-    from job j where j.id = l.job;
 end $$;
+
+create or replace function claim(host text, slot text, classes integer[], lows bigint[])
+    returns table (job bigint, gen bigint, class integer, rank bigint, owner text, queue text, term integer, attempts integer,
+        evictions integer, ad text)
+    language sql as $$
+    select job, gen, class, rank, owner, queue, term, attempts, evictions, ad
+    from claim_many(claim.host, array[claim.slot], claim.classes, claim.lows);
+$$;
 
 create or replace function set_queue(name text, settings jsonb default '{}') returns setof queue language plpgsql as $$
 #variable_conflict use_column
@@ -164,7 +185,7 @@ declare
     f record;
 begin
     for f in select p.oid::regprocedure as name, p.proname from pg_proc p where p.pronamespace = 'paddock'::regnamespace
-        and p.proname in ('decayed', 'spend', 'tick', 'tick_queues', 'claim', 'set_queue', 'set_share')
+        and p.proname in ('decayed', 'spend', 'tick', 'tick_queues', 'claim', 'claim_many', 'set_queue', 'set_share')
     loop
         execute format('revoke all on function %s from public', f.name);
         if f.proname in ('tick', 'set_share') then
@@ -184,7 +205,7 @@ begin
     -- A host has statements planned when its first jobs come, and calls them for weeks by the same connection: what was
     -- known of the size of tables then is of the past. And what seems to be dear for that is not worth a compiler.
     for f in select p.oid::regprocedure as name from pg_proc p where p.pronamespace = 'paddock'::regnamespace
-        and p.proname in ('claim', 'accept', 'refuse', 'renew', 'evict', 'report')
+        and p.proname in ('claim_many', 'accept', 'refuse', 'renew', 'evict', 'report')
     loop
         execute format('alter function %s set enable_seqscan = off', f.name);
         execute format('alter function %s set jit = off', f.name);
