@@ -76,7 +76,8 @@ func (l *Life) Run(ctx context.Context) int {
 	if l.Until.IsZero() {
 		until.Stop()
 	}
-	idle.Stop()              // it counts once execd has answered: to start is not to be idle
+	idle.Stop() // it counts once execd has answered: to start is not to be idle
+
 	var gone <-chan struct{} // closed when nothing runs any more and nothing is started; nil: work is taken
 	retire := func(why string) {
 		if gone == nil {
