@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
 	"paddock/test/harness"
@@ -141,7 +144,8 @@ func familyTime(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * time.Second / 100, nil // USER_HZ
 }
 
-// treeTime is the familyTime of a process and of all that have come of it and live.
+// treeTime is the familyTime of a process and of all that have come of it and live. What ends meanwhile is of its parent's
+// when that has waited for it.
 func treeTime(pid int) (time.Duration, error) {
 	total, err := familyTime(pid)
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -150,6 +154,9 @@ func treeTime(pid int) (time.Duration, error) {
 		for word := range strings.FieldsSeq(string(text)) {
 			child, _ := strconv.Atoi(word)
 			took, err2 := treeTime(child)
+			if errors.Is(err2, fs.ErrNotExist) || errors.Is(err2, unix.ESRCH) {
+				err2 = nil
+			}
 			total, err = total+took, errors.Join(err, err2)
 		}
 	}
