@@ -438,6 +438,8 @@ func TestPlansOfSmallTables(t *testing.T) {
 	d.add("ann", strings.Repeat(ad+"\n\n", few))
 	run()
 	d.add("ann", strings.Repeat(ad+"\n\n", 100))
+	// Who has added them counts what he has read when he goes.
+	await(t, super, "0", "select count(*) from pg_stat_activity where datname = current_database() and usename = 'ann'")
 	before := value(t, super, scans)
 	run()
 	if after := value(t, super, scans); after != before {
@@ -469,7 +471,7 @@ func TestHeads(t *testing.T) {
 		must(t, tx.QueryRow(t.Context(), count).Scan(&after))
 		return after - before
 	}
-	if first, second := read("s1"), read("s2"); first < 2*dead || second > 50 { // some are of the same millisecond
+	if first, second := read("s1"), read("s2"); first < 2*dead || second > dead/2 { // some are of the same millisecond
 		t.Errorf("%d entries were read by the first claim, and %d by the second", first, second)
 	}
 	// What comes in a class that had nothing left is found.
