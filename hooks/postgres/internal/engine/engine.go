@@ -236,25 +236,29 @@ type claimed struct {
 
 // claimFor claims work for slots: at once for those that may have the same classes.
 func (e *Engine) claimFor(ctx context.Context, slots []*slot) ([]claimed, error) {
+	type alike struct {
+		ids    []int32
+		lows   []int64
+		marked bool
+		names  []string
+		at     []int // where they are among the slots
+	}
+	var all []*alike
+	now := time.Now()
+	for i, s := range slots {
+		ids, lows, marked := e.candidates(s, now)
+		n := slices.IndexFunc(all, func(a *alike) bool { return slices.Equal(a.ids, ids) })
+		if n < 0 {
+			n, all = len(all), append(all, &alike{ids: ids, lows: lows, marked: marked})
+		}
+		all[n].names, all[n].at = append(all[n].names, s.name), append(all[n].at, i)
+	}
 	answers := make([]claimed, len(slots))
-	asked := make([]bool, len(slots))
-	for i, first := range slots {
-		if asked[i] {
-			continue
-		}
-		ids, lows, marked := e.candidates(first, time.Now())
-		var names []string
-		var same []int
-		for k := i; k < len(slots); k++ {
-			if !asked[k] && (k == i || slices.Equal(e.Classes(slots[k]), ids)) {
-				asked[k] = true
-				names, same = append(names, slots[k].name), append(same, k)
-			}
-		}
-		given, heads, err := e.db.claim(ctx, names, ids, lows)
-		e.mark(ids, heads, given, time.Now())
-		for n, k := range same {
-			answers[k] = claimed{work: given[names[n]], marked: marked, err: err}
+	for _, a := range all {
+		given, heads, err := e.db.claim(ctx, a.names, a.ids, a.lows)
+		e.mark(a.ids, heads, given, time.Now())
+		for n, i := range a.at {
+			answers[i] = claimed{work: given[a.names[n]], marked: a.marked, err: err}
 		}
 	}
 	return answers, nil

@@ -717,6 +717,26 @@ create function classes(since xid8)
     from class c where c.xid >= classes.since
 $$;
 
+-- give gives a slot the first job of a class that no other takes, from a rank on. Null: there is none.
+create function give(host text, slot text, class integer, low bigint) returns lease language plpgsql as $$
+#variable_conflict use_column
+declare
+    l lease;
+begin
+    -- It is materialized since a join that looked for the first for each row would take them all.
+    with first as materialized (
+        select * from ready r where r.class = give.class and r.rank >= give.low order by r.rank, r.id limit 1 for update skip locked),
+    taken as (
+        delete from ready r using first f where r.class = f.class and r.rank = f.rank and r.id = f.id
+        returning r.id)
+    -- It may be accepted late, and its lease begins then.
+    insert into lease (job, class, gen, host, slot, term, grace, until)
+    select j.id, j.class, nextval('gen'), give.host, give.slot, q.lease, q.grace, clock_timestamp() + q.lease + interval '120 s'
+    from taken join job j using (id) join queue q on q.name = j.queue
+    returning * into l;
+    return l;
+end $$;
+
 -- claim gives a slot the first job of those classes that it may have. Low is a rank of each class
 -- before which there is nothing: dead entries of the index there, which a transaction that is
 -- held open keeps from being removed, are not read again and again.
@@ -747,17 +767,7 @@ begin
         if best is null then
             return;
         end if;
-        -- It is materialized since a join that looked for the first for each row would take them all.
-        with first as materialized (
-            select * from ready r where r.class = best and r.rank >= low order by r.rank, r.id limit 1 for update skip locked),
-        taken as (
-            delete from ready r using first f where r.class = f.class and r.rank = f.rank and r.id = f.id
-            returning r.id)
-        -- It may be accepted late, and its lease begins then.
-        insert into lease (job, class, gen, host, slot, term, grace, until)
-        select j.id, j.class, nextval('gen'), claim.host, claim.slot, q.lease, q.grace, clock_timestamp() + q.lease + interval '120 s'
-        from taken join job j using (id) join queue q on q.name = j.queue
-        returning * into l;
+        l := give(claim.host, claim.slot, best, low);
         if l.job is null then
             without := without || best;
         end if;

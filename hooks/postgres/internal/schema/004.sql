@@ -101,17 +101,7 @@ begin
                 where c.job is not null order by c.rank, c.job limit 1;
             end if;
             exit when best is null;
-            -- It is materialized since a join that looked for the first for each row would take them all.
-            with first as materialized (
-                select * from ready r where r.class = best and r.rank >= low order by r.rank, r.id limit 1 for update skip locked),
-            taken as (
-                delete from ready r using first f where r.class = f.class and r.rank = f.rank and r.id = f.id
-                returning r.id)
-            -- It may be accepted late, and its lease begins then.
-            insert into lease (job, class, gen, host, slot, term, grace, until)
-            select j.id, j.class, nextval('gen'), claim_many.host, claim_many.slot, q.lease, q.grace, clock_timestamp() + q.lease + interval '120 s'
-            from taken join job j using (id) join queue q on q.name = j.queue
-            returning * into l;
+            l := give(claim_many.host, claim_many.slot, best, low);
             if l.job is null then
                 without := without || best;
             end if;
