@@ -2,6 +2,9 @@
 // looks for: each package and each slow test when it is done, failed tests with
 // what they said (with -v the others, too), and the failed ones once more,
 // shortened, in the last lines: where a log is cut off, its end remains.
+//
+// With TEST_RETRIES=N in its environment, up to N tests that have failed are run once more, each
+// by itself. If they pass it exits with 0, and its last lines name them as flaky.
 package main
 
 import (
@@ -14,7 +17,9 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -27,25 +32,79 @@ const (
 )
 
 func main() {
-	cmd := exec.Command("go", append([]string{"test", "-json"}, os.Args[1:]...)...)
+	args := os.Args[1:]
+	r, err := run(args)
+	if err != nil && r.failed() {
+		if retries, convErr := strconv.Atoi(os.Getenv("TEST_RETRIES")); convErr == nil && r.retry(args, retries) {
+			err = nil
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "report: go test %s: failed: %v\n", strings.Join(args, " "), err)
+		os.Exit(1)
+	}
+}
+
+// run runs go test, and prints of it what somebody looks for.
+func run(args []string) (*report, error) {
+	r := newReport(os.Stdout)
+	r.all = slices.Contains(args, "-v")
+	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stdin, cmd.Stderr = os.Stdin, os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "report: cannot run go test: %v\n", err)
-		os.Exit(1)
+		return r, fmt.Errorf("cannot run go test: %w", err)
 	}
-	r := newReport(os.Stdout)
-	r.all = slices.Contains(os.Args, "-v")
 	readErr := r.read(out)
 	err = cmd.Wait()
 	r.end()
-	if err = errors.Join(readErr, err); err != nil || r.failed() {
-		fmt.Fprintf(os.Stderr, "report: go test %s: failed: %v\n", strings.Join(os.Args[1:], " "), err)
-		os.Exit(1)
+	if err == nil && r.failed() {
+		err = errors.New("it exited with 0")
 	}
+	return r, errors.Join(readErr, err)
+}
+
+// retry runs each test that has failed once more, by itself, and reports whether all
+// passed. It does nothing if more than so many have failed, or if something else has:
+// a build, or a package that was ended.
+func (r *report) retry(args []string, most int) bool {
+	if len(r.bad) > most || slices.ContainsFunc(r.bad, func(f failure) bool { return !strings.Contains(f.name, " ") }) {
+		return false
+	}
+	for _, f := range r.bad {
+		fmt.Fprintf(r.to, "again %s\n", f.name)
+		if _, err := run(alone(args, f.name)); err != nil {
+			return false
+		}
+	}
+	for _, f := range r.bad {
+		fmt.Fprintf(r.to, "FLAKY %s: it failed, and passed by itself\n", f.name)
+	}
+	return true
+}
+
+// alone returns the arguments of go test with one test in place of all.
+func alone(args []string, name string) (to []string) {
+	pkg, test, _ := strings.Cut(name, " ")
+	levels := strings.Split(test, "/")
+	for i, l := range levels {
+		levels[i] = "^" + regexp.QuoteMeta(l) + "$"
+	}
+	one := []string{"-run", strings.Join(levels, "/"), pkg}
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == "-run" || args[i] == "-skip":
+			i++
+		case strings.HasPrefix(args[i], "./") || strings.HasPrefix(args[i], "paddock/"):
+			to, one = append(to, one...), nil
+		default:
+			to = append(to, args[i])
+		}
+	}
+	return append(to, one...)
 }
 
 // event is what go test -json prints; see go doc test2json.

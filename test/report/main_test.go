@@ -2,9 +2,22 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// The test is report itself with REPORT in its environment.
+func TestMain(m *testing.M) {
+	if os.Getenv("REPORT") != "" {
+		os.Unsetenv("REPORT")
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // said returns events of what a test prints.
 func said(test string, lines ...string) string {
@@ -107,5 +120,55 @@ func TestReport(t *testing.T) {
 				t.Errorf("the end has %d lines", n)
 			}
 		})
+	}
+}
+
+func TestAlone(t *testing.T) {
+	for _, c := range []struct{ args, name, want string }{
+		{"-count=1 -p 4 -skip ^TestFault ./a ./b paddock/c", "paddock/b TestX", "-count=1 -p 4 -run ^TestX$ paddock/b"},
+		{"-v -run ^TestA ./a -scale 0.1", "paddock/a TestA/one+two", `-v -run ^TestA$/^one\+two$ paddock/a -scale 0.1`},
+	} {
+		if got := strings.Join(alone(strings.Fields(c.args), c.name), " "); got != c.want {
+			t.Errorf("%s, of %s: %s, want %s", c.args, c.name, got, c.want)
+		}
+	}
+}
+
+// A test that failed by chance does not fail the run, and is named; one that always fails
+// does.
+func TestRetry(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module x\n",
+		"x_test.go": `package x
+import ("os"; "testing")
+func TestOnce(t *testing.T) {
+	if os.Mkdir("failed", 0o755) == nil { t.Error("by chance") }
+}
+func TestAlways(t *testing.T) {
+	if os.Getenv("ALWAYS") != "" { t.Error("always") }
+}
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		env, want string
+		fails     bool
+	}{
+		{"TEST_RETRIES=1", "FLAKY x TestOnce: it failed, and passed by itself\n", false},
+		{"TEST_RETRIES=2 ALWAYS=1", "again x TestAlways\nFAIL  x TestAlways", true},
+	} {
+		if err := os.RemoveAll(filepath.Join(dir, "failed")); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("/proc/self/exe", "./...")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), strings.Fields("REPORT=1 "+c.env)...)
+		out, err := cmd.CombinedOutput()
+		if (err != nil) != c.fails || !strings.Contains(string(out), c.want) {
+			t.Errorf("%s: %v, want %q in\n%s", c.env, err, c.want, out)
+		}
 	}
 }
