@@ -13,13 +13,13 @@ type TraceLine struct {
 	Text      string
 }
 
-// AppendTrace appends a line of trace or error:
+// AppendTrace appends a line of trace or error, made of the texts:
 //
 //	MM/DD/YYYY HH:MM:SS [euid:pid]: text
 //
 // Control characters are made visible, so that one event is one line and no
 // job can play with the terminal of whoever reads it.
-func AppendTrace(b []byte, t time.Time, euid, pid int, text string) []byte {
+func AppendTrace(b []byte, t time.Time, euid, pid int, text ...string) []byte {
 	year, month, day := t.Date()
 	hour, minute, second := t.Clock()
 	b = appendPadded(b, int(month), 2)
@@ -38,7 +38,9 @@ func AppendTrace(b []byte, t time.Time, euid, pid int, text string) []byte {
 	b = append(b, ':')
 	b = strconv.AppendInt(b, int64(pid), 10)
 	b = append(b, "]: "...)
-	b = appendVisible(b, text)
+	for _, t := range text {
+		b = appendVisible(b, t)
+	}
 	return append(b, '\n')
 }
 

@@ -30,12 +30,12 @@ type Job struct {
 	// the job's own in sessions of theirs.
 	Daemon bool
 
-	trace func(string)
+	trace func(...string)
 	swept bool // the leaf was killed for good
 }
 
 // NewJob returns a job whose signals are traced by trace.
-func NewJob(job Job, trace func(string)) *Job {
+func NewJob(job Job, trace func(...string)) *Job {
 	job.trace = trace
 	return &job
 }

@@ -162,7 +162,7 @@ func (h *hook) start(c *call) error {
 		return errors.New("cannot execute " + strconv.Quote(c.Argv[0]) + ": " + reason(c.Argv[0], err))
 	}
 	h.loop.PID, h.report.PID = pid, pid
-	h.job = control.NewJob(control.Job{PID: pid, Root: unix.Getpid()}, func(string) {})
+	h.job = control.NewJob(control.Job{PID: pid, Root: unix.Getpid()}, func(...string) {})
 	h.between = firstLook
 	h.look = time.Now().Add(firstLook)
 	// Only now: a hook starts with an empty mask. A signal that came before has

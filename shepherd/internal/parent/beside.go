@@ -21,10 +21,22 @@ type companion struct {
 	then    func(fine bool) // when it has ended by itself, nil for nothing
 }
 
-// besideNames are Grid Engine's names for the commands in traces.
-var besideNames = map[string]string{
-	spool.KeySuspendMethod: "suspend", spool.KeyResumeMethod: "resume", spool.KeyTerminateMethod: "terminate",
-	spool.KeyCkptCommand: "checkpoint", spool.KeyCkptMigrCommand: "migration checkpoint",
+// besideName returns Grid Engine's name in traces for the command that a key of config names.
+// A map would be made at the start of every shepherd.
+func besideName(key string) string {
+	switch key {
+	case spool.KeySuspendMethod:
+		return "suspend"
+	case spool.KeyResumeMethod:
+		return "resume"
+	case spool.KeyTerminateMethod:
+		return "terminate"
+	case spool.KeyCkptCommand:
+		return "checkpoint"
+	case spool.KeyCkptMigrCommand:
+		return "migration checkpoint"
+	}
+	return key
 }
 
 // failure returns why a command that has ended could not be started, nil if it
@@ -80,7 +92,7 @@ func (cs companions) kill(log *trace.Log) {
 // whatever becomes of it.
 func (p *parent) beside(name, text string, then func(fine bool)) {
 	if c := p.companions.find(name); c != nil {
-		p.log.Line("Skipped start of " + besideNames[name] + ": previous command (pid= " + strconv.Itoa(c.child.PID) + ") is still active")
+		p.log.Line("Skipped start of " + besideName(name) + ": previous command (pid= " + strconv.Itoa(c.child.PID) + ") is still active")
 		return
 	}
 	c, err := p.launcher.companion(name)
@@ -123,7 +135,7 @@ func (p *parent) companionsEnded() {
 			fine = false
 			p.cannotRun(c.name, fail.Text)
 		}
-		p.log.Line("reaped " + besideNames[c.name] + " command")
+		p.log.Line("reaped " + besideName(c.name) + " command")
 		if strings.HasPrefix(c.name, "ckpt_") && c.child.Status.Exited() {
 			p.log.Line("checkpoint command exited normally")
 		}

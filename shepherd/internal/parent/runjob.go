@@ -55,12 +55,12 @@ func (p *parent) prepareJob() (int, error) {
 			return spool.FailedBeforeStart, err
 		}
 	}
-	p.log.Line(`parent: forked "job" with pid ` + pid)
-	p.log.Line("parent: job-pid: " + pid)
+	p.log.Line(`parent: forked "job" with pid `, pid)
+	p.log.Line("parent: job-pid: ", pid)
 	job := control.Job{PID: child.PID, Root: unix.Getpid(), Daemon: isDaemon(c)}
 	if p.launcher.waitingIn >= 0 {
 		job.Leaf = p.launcher.group.job
-		p.log.Line("job is in the control group " + p.launcher.group.path)
+		p.log.Line("job is in the control group ", p.launcher.group.path)
 	}
 	if unix.Geteuid() == 0 {
 		if flagIn(c, spool.KeyEnableAddGrpKill) {

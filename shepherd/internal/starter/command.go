@@ -86,12 +86,21 @@ func joined(cmd string, args []string) string {
 
 // String returns the command as it stands in a trace.
 func (c Command) String() string {
-	var b strings.Builder
-	b.WriteString("execvlp(" + c.File + ",")
+	n := len("execvlp(") + len(c.File) + len(",)")
 	for _, a := range c.Argv {
-		b.WriteString(` "` + a + `"`)
+		n += len(` ""`) + len(a)
 	}
-	b.WriteString(")")
+	var b strings.Builder
+	b.Grow(n)
+	b.WriteString("execvlp(")
+	b.WriteString(c.File)
+	b.WriteByte(',')
+	for _, a := range c.Argv {
+		b.WriteString(` "`)
+		b.WriteString(a)
+		b.WriteByte('"')
+	}
+	b.WriteByte(')')
 	return b.String()
 }
 

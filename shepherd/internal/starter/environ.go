@@ -136,7 +136,7 @@ func (s *starter) environment() {
 }
 
 func filter(list []string, keep func(string) bool) []string {
-	var out []string
+	out := make([]string, 0, len(list))
 	for _, v := range list {
 		if keep(v) {
 			out = append(out, v)

@@ -20,7 +20,10 @@ type Log struct {
 
 // New returns a log that appends to the descriptor fd; a negative one keeps
 // the lines until SetFile.
-func New(fd int) *Log { return &Log{fd: fd} }
+func New(fd int) *Log {
+	// A buffer that grew would leave a page or two of each size behind in every shepherd.
+	return &Log{fd: fd, buf: make([]byte, 0, 1<<10)}
+}
 
 // SetFile sets the descriptor lines are appended to.
 func (l *Log) SetFile(fd int) { l.fd = fd }
@@ -39,12 +42,12 @@ func (l *Log) Detail(text string) {
 	}
 }
 
-// Line adds a line, stamped with this moment, euid and process.
-func (l *Log) Line(text string) { l.LineOf(unix.Geteuid(), unix.Getpid(), text) }
+// Line adds a line made of the texts, stamped with this moment, euid and process.
+func (l *Log) Line(text ...string) { l.LineOf(unix.Geteuid(), unix.Getpid(), text...) }
 
 // LineOf adds a line in the name of another process.
-func (l *Log) LineOf(euid, pid int, text string) {
-	l.buf = spool.AppendTrace(l.buf, time.Now(), euid, pid, text)
+func (l *Log) LineOf(euid, pid int, text ...string) {
+	l.buf = spool.AppendTrace(l.buf, time.Now(), euid, pid, text...)
 }
 
 // Flush writes the lines collected so far.
