@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -282,6 +283,25 @@ func parsed[T any](d Dir, name string, parse func([]byte) (T, error)) (T, error)
 
 // Config reads config.
 func (d Dir) Config() (*Config, error) { return parsed(d, FileConfig, ParseConfig) }
+
+// Run reads the number of the run from config. Paddock's own keys stand first in there, so
+// that the others are not looked at.
+func (d Dir) Run() (int, error) {
+	b, err := d.Read(FileConfig)
+	if err != nil {
+		return 0, err
+	}
+	for line := range bytes.Lines(b) {
+		key, value, _ := bytes.Cut(line, []byte{'='})
+		if !bytes.HasPrefix(key, []byte(ownPrefix)) {
+			break
+		}
+		if string(key) == KeyRun {
+			return strconv.Atoi(string(bytes.TrimSuffix(value, []byte{'\n'})))
+		}
+	}
+	return 0, cannot("read", d.Path(FileConfig), &MissingError{Key: KeyRun})
+}
 
 // Environment reads environment.
 func (d Dir) Environment() ([]string, error) { return parsed(d, FileEnvironment, ParseEnvironment) }

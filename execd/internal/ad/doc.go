@@ -26,6 +26,10 @@ type builder struct {
 	attrs []classad.Attr
 }
 
+// usual is the room for the attributes that most ads have: a list that grew would be copied
+// again and again.
+const usual = 96
+
 // wants reports whether an attribute is to be in the ad.
 func (b *builder) wants(name string) bool {
 	if b.only == nil {

@@ -620,6 +620,21 @@ func (t *Table) Views(ads bool) []View {
 	return list
 }
 
+// Of returns the view of the slot in which a task runs, as 12.1, with its ads if they are
+// wanted; false: it runs in none.
+func (t *Table) Of(task string, ads bool) (View, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, q := range t.order {
+		for _, s := range q.all() {
+			if s.job == task {
+				return s.view(ads), true
+			}
+		}
+	}
+	return View{}, false
+}
+
 // Touch wakes up everybody who waits for a change of a slot.
 func (t *Table) Touch() {
 	t.mu.Lock()

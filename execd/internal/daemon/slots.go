@@ -401,17 +401,10 @@ func (d *daemon) evict(t *job.Task, e claim.Effect, hold *claim.Effect) {
 // slotOf returns what finds the slot of a task for its hooks.
 func (d *daemon) slotOf(table *claim.Table) func(t *job.Task, ads bool) (slot.ID, *classad.Ad) {
 	return func(t *job.Task, ads bool) (slot.ID, *classad.Ad) {
-		name := t.String()
-		for _, v := range table.Views(false) {
-			if v.Task != name {
-				continue
-			}
-			if ads {
-				d.gauge.Look()
-				v, _ = table.Snapshot(v.Slot, true)
-			}
-			return v.Slot, v.Ad
+		if ads {
+			d.gauge.Look()
 		}
-		return slot.ID{}, nil
+		v, _ := table.Of(t.String(), ads)
+		return v.Slot, v.Ad
 	}
 }

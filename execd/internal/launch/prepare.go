@@ -25,11 +25,7 @@ func (r *Runs) Activate(run spool.RunID) error {
 
 // activated reports whether what stands in active_jobs/ is the run's.
 func (r *Runs) activated(run spool.RunID) bool {
-	c, err := r.Root.Active(run.ID()).Config()
-	if err != nil {
-		return false
-	}
-	n, err := c.Int(spool.KeyRun)
+	n, err := r.Root.Active(run.ID()).Run()
 	return err == nil && n == run.Run
 }
 

@@ -117,7 +117,7 @@ func (f *fakeSlots) List() ([]slot.ID, <-chan struct{}) {
 	return list, f.listed
 }
 
-func (f *fakeSlots) Snapshot(id slot.ID, _ bool) (claim.View, bool) {
+func (f *fakeSlots) Snapshot(id slot.ID, ads bool) (claim.View, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.slots[id]
@@ -125,7 +125,15 @@ func (f *fakeSlots) Snapshot(id slot.ID, _ bool) (claim.View, bool) {
 		return claim.View{}, false
 	}
 	snap := s.View
-	snap.Ad = s.ad()
+	switch {
+	case s.partitionable:
+		snap.Type = claim.Partitionable
+	case id.IsDynamic():
+		snap.Type = claim.Dynamic
+	}
+	if ads {
+		snap.Ad = s.ad()
+	}
 	if s.Fetched {
 		snap.Holder, snap.ID = slot.FetchHolder, whole(s.Claim)
 		if s.lease > 0 {

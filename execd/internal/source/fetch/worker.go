@@ -77,9 +77,9 @@ func (w *worker) offers(is bool) {
 
 // look returns what a slot is like, and whether the worker of another may be about to start
 // work there: a slot is carved a moment before that, maybe under a name that another had,
-// and until then nobody else has a say in it.
-func (l *Layer) look(id slot.ID) (s claim.View, ok, starting bool) {
-	s, ok = l.o.Slots.Snapshot(id, true)
+// and until then nobody else has a say in it. Without ads a slot that START closes looks open.
+func (l *Layer) look(id slot.ID, ads bool) (s claim.View, ok, starting bool) {
+	s, ok = l.o.Slots.Snapshot(id, ads)
 	if !ok || !id.IsDynamic() {
 		return s, ok, false
 	}
@@ -87,7 +87,7 @@ func (l *Layer) look(id slot.ID) (s claim.View, ok, starting bool) {
 		return s, ok, true
 	}
 	before := s.ID.String() // of which the start may have come between the two
-	s, ok = l.o.Slots.Snapshot(id, true)
+	s, ok = l.o.Slots.Snapshot(id, ads)
 	return s, ok, ok && s.ID.String() != before
 }
 
@@ -148,13 +148,18 @@ func (w *worker) run(ctx context.Context) {
 	l := w.layer
 	var renewing sync.WaitGroup
 	defer renewing.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // also of a panic, which would wait for ever for the renewal
 	renewing.Go(func() { w.renew(ctx) })
 	for _, c := range l.takeLeft(w.slot) {
 		w.resume(ctx, c)
 	}
 	for ctx.Err() == nil {
 		changed := l.o.Claims.Changed(w.slot)
-		slot, ok, starting := l.look(w.slot)
+		slot, ok, starting := l.look(w.slot, false)
+		if ok && !starting && (idle(&slot) || w.unsettled() == nil && mayAsk(&slot)) { // its ad decides then
+			slot, ok, starting = l.look(w.slot, true)
+		}
 		if !ok {
 			return
 		}
@@ -169,11 +174,14 @@ func (w *worker) run(ctx context.Context) {
 			l.o.Slots.Withdraw(slot.ID.String(), because("the slot is closed"))
 			continue
 		}
-		if slot.Ending && !slot.Full && l.o.Config().Knobs.Bool("FETCH_WORK_AHEAD", false) {
+		if slot.Ad != nil && slot.Ending && !slot.Full && l.o.Config().Knobs.Bool("FETCH_WORK_AHEAD", false) {
 			slot = ahead(slot)
 		}
 		told := w.unsettled()
 		if told == nil && mayAsk(&slot) {
+			if slot.Ad == nil { // the last was told since the first look
+				continue
+			}
 			wait := w.wait(&slot, time.Now())
 			if wait <= 0 {
 				w.ask(ctx, &slot)
@@ -228,10 +236,7 @@ func sleep(ctx context.Context, d time.Duration, a, b, c <-chan struct{}) {
 func idle(s *claim.View) bool { return s.State == "Claimed" && s.Activity == "Idle" && !s.Promised }
 
 // partitionable reports whether others are carved out of a slot.
-func partitionable(s *claim.View) bool {
-	env := &classad.Env{My: s.Ad}
-	return s.Ad != nil && env.Attr("PartitionableSlot").True()
-}
+func partitionable(s *claim.View) bool { return s.Type == claim.Partitionable }
 
 // ahead returns a slot in which a job is about to be over as it will be then, if its
 // claim is that of fetched work.
@@ -419,7 +424,7 @@ func (w *worker) noted(failure string) (news bool) {
 
 // giveBack gives back a claim of fetched work that has nothing to run.
 func (w *worker) giveBack(reason string) {
-	if s, ok, starting := w.layer.look(w.slot); ok && !starting && s.Fetched() && idle(&s) && !w.notRun(&s) {
+	if s, ok, starting := w.layer.look(w.slot, false); ok && !starting && s.Fetched() && idle(&s) && !w.notRun(&s) {
 		w.layer.o.Slots.Withdraw(s.ID.String(), because(reason))
 	}
 }
