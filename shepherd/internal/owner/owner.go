@@ -111,8 +111,12 @@ func parsePasswd(line []byte, name string) (User, bool) {
 	if first, _, _ := bytes.Cut(line, []byte{':'}); string(first) != name {
 		return User{}, false
 	}
-	f := bytes.Split(line, []byte{':'})
-	if len(f) < 6 {
+	var f [7][]byte
+	n := 0
+	for found := true; found && n < len(f); n++ {
+		f[n], line, found = bytes.Cut(line, []byte{':'})
+	}
+	if n < 6 {
 		return User{}, false
 	}
 	uid, err1 := ParseID(string(f[2]))
@@ -120,11 +124,7 @@ func parsePasswd(line []byte, name string) (User, bool) {
 	if err1 != nil || err2 != nil {
 		return User{}, false
 	}
-	u := User{Name: name, UID: uid, GID: gid, Home: string(f[5])}
-	if len(f) > 6 {
-		u.Shell = string(f[6])
-	}
-	return u, true
+	return User{Name: name, UID: uid, GID: gid, Home: string(f[5]), Shell: string(f[6])}, true
 }
 
 // lists returns the group of a line in group(5) format, if the line lists a name.

@@ -27,7 +27,7 @@ func (p *parent) prepare(failed error) event {
 	if err := p.results.open(); err != nil {
 		return refuse(spool.FailedBeforeProlog, err)
 	}
-	p.log.Line("shepherd called with uid = " + strconv.Itoa(unix.Getuid()) + ", euid = " + strconv.Itoa(unix.Geteuid()))
+	p.log.Line("shepherd called with uid = ", strconv.Itoa(unix.Getuid()), ", euid = ", strconv.Itoa(unix.Geteuid()))
 	if failed != nil {
 		return refuse(spool.FailedBeforeProlog, failed)
 	}
@@ -47,10 +47,10 @@ func (p *parent) prepare(failed error) event {
 		}
 	}
 	p.loop.Memory = p.launcher.group.useAll(p.config)
-	p.log.Line("starting up " + p.version)
+	p.log.Line("starting up ", p.version)
 	pid := strconv.Itoa(unix.Getpid())
 	if err := unix.Setpgid(0, 0); err == nil {
-		p.log.Line("setpgid(" + pid + ", " + pid + ") returned 0")
+		p.log.Line("setpgid(", pid, ", ", pid, ") returned 0")
 	} else { // the leader of a session stays what it is
 		p.log.Line("setpgid(" + pid + ", " + pid + ") failed: " + err.Error())
 	}

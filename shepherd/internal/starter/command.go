@@ -85,23 +85,15 @@ func joined(cmd string, args []string) string {
 }
 
 // String returns the command as it stands in a trace.
-func (c Command) String() string {
-	n := len("execvlp(") + len(c.File) + len(",)")
+func (c Command) String() string { return string(c.appendTo(nil)) }
+
+// appendTo appends what String returns.
+func (c Command) appendTo(b []byte) []byte {
+	b = append(append(append(b, "execvlp("...), c.File...), ',')
 	for _, a := range c.Argv {
-		n += len(` ""`) + len(a)
+		b = append(append(append(b, ` "`...), a...), '"')
 	}
-	var b strings.Builder
-	b.Grow(n)
-	b.WriteString("execvlp(")
-	b.WriteString(c.File)
-	b.WriteByte(',')
-	for _, a := range c.Argv {
-		b.WriteString(` "`)
-		b.WriteString(a)
-		b.WriteByte('"')
-	}
-	b.WriteByte(')')
-	return b.String()
+	return append(b, ')')
 }
 
 // candidates returns the paths to try for a program, in order: a name without

@@ -3,6 +3,7 @@ package starter
 import (
 	"strconv"
 	"strings"
+	"unsafe"
 )
 
 // environment is a list of NAME=value in which a later value takes the place
@@ -10,6 +11,31 @@ import (
 type environment struct {
 	list  []string
 	index map[string]int // nil while there are few
+	words words          // what was set
+}
+
+// words has the bytes of strings that are put together. Strings of their own, each as long as
+// it is, would take pages of each size from every shepherd.
+type words []byte
+
+// join returns the parts as one string.
+func (w *words) join(parts ...string) string {
+	return w.written(func(b []byte) []byte {
+		for _, p := range parts {
+			b = append(b, p...)
+		}
+		return b
+	})
+}
+
+// written returns what a function appends.
+func (w *words) written(by func([]byte) []byte) string {
+	if *w == nil {
+		*w = make(words, 0, 1<<10)
+	}
+	at := len(*w)
+	*w = by(*w)
+	return unsafe.String(unsafe.SliceData((*w)[at:]), len(*w)-at)
 }
 
 // few is how many variables are looked through one by one.
@@ -33,7 +59,7 @@ func newEnvironment(lists ...[]string) environment {
 	return e
 }
 
-func (e *environment) set(name, value string) { e.put(name, name+"="+value) }
+func (e *environment) set(name, value string) { e.put(name, e.words.join(name, "=", value)) }
 
 // put sets the variable of that name, given as a whole.
 func (e *environment) put(name, variable string) {
@@ -113,7 +139,7 @@ func (s *starter) environment() {
 		turning := func(name string, f *stream) {
 			set(name, f.path)
 			if i, ok := s.env.find(name); ok && f.isDir != 0 {
-				s.turns = append(s.turns, turn{i, f.isDir, name + "=" + f.inDir})
+				s.turns = append(s.turns, turn{i, f.isDir, s.env.words.join(name, "=", f.inDir)})
 			}
 		}
 		turning("SGE_STDOUT_PATH", &s.streams.out)

@@ -51,9 +51,9 @@ func (s *starter) exec(cmd Command) *Failure {
 		s.asTarget()
 	}
 	uid := strconv.Itoa(s.target.UID)
-	line := cmd.String()
 	s.euid = s.target.UID
 	s.line("now running with uid=", uid, ", euid=", uid)
+	line := s.env.words.written(cmd.appendTo)
 	s.line(line)
 	s.flush()
 	for _, sig := range ignored() {
