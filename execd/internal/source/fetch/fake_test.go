@@ -117,7 +117,7 @@ func (f *fakeSlots) List() ([]slot.ID, <-chan struct{}) {
 	return list, f.listed
 }
 
-func (f *fakeSlots) Snapshot(id slot.ID, ads bool) (claim.View, bool) {
+func (f *fakeSlots) Snapshot(id slot.ID, _ bool) (claim.View, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.slots[id]
@@ -131,9 +131,7 @@ func (f *fakeSlots) Snapshot(id slot.ID, ads bool) (claim.View, bool) {
 	case id.IsDynamic():
 		snap.Type = claim.Dynamic
 	}
-	if ads {
-		snap.Ad = s.ad()
-	}
+	snap.Ad = s.ad()
 	if s.Fetched {
 		snap.Holder, snap.ID = slot.FetchHolder, whole(s.Claim)
 		if s.lease > 0 {
@@ -168,10 +166,12 @@ func (f *fakeSlots) Changed(id slot.ID) <-chan struct{} {
 }
 
 // set changes a slot.
-func (f *fakeSlots) set(number int, change func(*fakeSlot)) {
+func (f *fakeSlots) set(number int, change func(*fakeSlot)) { f.setID(slot.Static(number), change) }
+
+func (f *fakeSlots) setID(id slot.ID, change func(*fakeSlot)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.locked(slot.Static(number), change)
+	f.locked(id, change)
 }
 
 func (f *fakeSlots) locked(id slot.ID, change func(*fakeSlot)) {

@@ -242,7 +242,7 @@ func (l *Layer) leave(ctx context.Context, id slot.ID) {
 	}()
 	for ctx.Err() == nil {
 		changed := l.o.Claims.Changed(id)
-		s, ok, starting := l.look(id, false)
+		s, ok, starting := l.look(id)
 		l.mu.Lock()
 		again := l.workers[id] != nil
 		l.mu.Unlock()

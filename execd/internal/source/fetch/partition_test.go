@@ -229,3 +229,24 @@ slot 1_1: job 2 starts`
 		}
 	})
 }
+
+// What was carved asks ahead as well.
+func TestAheadCarved(t *testing.T) {
+	in(t, aheadKnobs, []int{1}, func(t *testing.T, b *bench) {
+		carved := slot.ID{Number: 1, Dynamic: 1}
+		b.slots.partition(1, 1)
+		b.hooks.fetch = once(sized("a"), sized("b"))
+		b.start()
+		b.slots.setID(carved, func(s *fakeSlot) { s.Ending = true })
+		synctest.Wait()
+		asked := b.hooks.of(hook.FetchWork)
+		if len(asked) != 2 || asked[1].label != "slot 1_1" || !strings.Contains(asked[1].stdin, "Activity = \"Idle\"\n") {
+			t.Fatalf("asked %v; want the second time for what was carved, as it will be", asked)
+		}
+		b.slots.endIn(t, b.Layer, carved)
+		synctest.Wait()
+		if got := b.slots.told(); !strings.HasSuffix(got, "slot 1_1: claimed <h>#1#1#...\nslot 1_1: job 2 starts") {
+			t.Errorf("the slots were told\n%s", got)
+		}
+	})
+}

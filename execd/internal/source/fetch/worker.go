@@ -77,9 +77,9 @@ func (w *worker) offers(is bool) {
 
 // look returns what a slot is like, and whether the worker of another may be about to start
 // work there: a slot is carved a moment before that, maybe under a name that another had,
-// and until then nobody else has a say in it. Without ads a slot that START closes looks open.
-func (l *Layer) look(id slot.ID, ads bool) (s claim.View, ok, starting bool) {
-	s, ok = l.o.Slots.Snapshot(id, ads)
+// and until then nobody else has a say in it.
+func (l *Layer) look(id slot.ID) (s claim.View, ok, starting bool) {
+	s, ok = l.o.Slots.Snapshot(id, true)
 	if !ok || !id.IsDynamic() {
 		return s, ok, false
 	}
@@ -87,7 +87,7 @@ func (l *Layer) look(id slot.ID, ads bool) (s claim.View, ok, starting bool) {
 		return s, ok, true
 	}
 	before := s.ID.String() // of which the start may have come between the two
-	s, ok = l.o.Slots.Snapshot(id, ads)
+	s, ok = l.o.Slots.Snapshot(id, true)
 	return s, ok, ok && s.ID.String() != before
 }
 
@@ -156,10 +156,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		changed := l.o.Claims.Changed(w.slot)
-		slot, ok, starting := l.look(w.slot, false)
-		if ok && !starting && (idle(&slot) || w.unsettled() == nil && mayAsk(&slot)) { // its ad decides then
-			slot, ok, starting = l.look(w.slot, true)
-		}
+		slot, ok, starting := l.look(w.slot)
 		if !ok {
 			return
 		}
@@ -174,14 +171,11 @@ func (w *worker) run(ctx context.Context) {
 			l.o.Slots.Withdraw(slot.ID.String(), because("the slot is closed"))
 			continue
 		}
-		if slot.Ad != nil && slot.Ending && !slot.Full && l.o.Config().Knobs.Bool("FETCH_WORK_AHEAD", false) {
+		if slot.Ending && !slot.Full && l.o.Config().Knobs.Bool("FETCH_WORK_AHEAD", false) {
 			slot = ahead(slot)
 		}
 		told := w.unsettled()
 		if told == nil && mayAsk(&slot) {
-			if slot.Ad == nil { // the last was told since the first look
-				continue
-			}
 			wait := w.wait(&slot, time.Now())
 			if wait <= 0 {
 				w.ask(ctx, &slot)
@@ -424,7 +418,7 @@ func (w *worker) noted(failure string) (news bool) {
 
 // giveBack gives back a claim of fetched work that has nothing to run.
 func (w *worker) giveBack(reason string) {
-	if s, ok, starting := w.layer.look(w.slot, false); ok && !starting && s.Fetched() && idle(&s) && !w.notRun(&s) {
+	if s, ok, starting := w.layer.look(w.slot); ok && !starting && s.Fetched() && idle(&s) && !w.notRun(&s) {
 		w.layer.o.Slots.Withdraw(s.ID.String(), because(reason))
 	}
 }
