@@ -26,9 +26,15 @@ type builder struct {
 	attrs []classad.Attr
 }
 
-// usual is the room for the attributes that most ads have: a list that grew would be copied
-// again and again.
-const usual = 96
+// newBuilder returns a builder of an ad with those attributes only; nil: all. It has room for as
+// many as most ads have, since a list that grew would be copied again and again.
+func newBuilder(only []string) builder {
+	room := len(only)
+	if only == nil {
+		room = 96
+	}
+	return builder{only: only, attrs: make([]classad.Attr, 0, room)}
+}
 
 // wants reports whether an attribute is to be in the ad.
 func (b *builder) wants(name string) bool {

@@ -143,7 +143,7 @@ var environments = []string{"Environment", "Env", "PreEnvironment", "PostEnviron
 // Job returns the ad of a job. A job that came with one has that, with the attributes of
 // execd laid over it.
 func Job(in JobInfo) *classad.Ad {
-	b := builder{only: in.Only, attrs: make([]classad.Attr, 0, usual)}
+	b := newBuilder(in.Only)
 	in.context(&b) // first, so that no name of a user's hides one of ours
 	in.resources(&b)
 	in.identity(&b)

@@ -118,7 +118,7 @@ type SlotJob struct {
 
 // Slot returns the ad of a slot.
 func Slot(in SlotInfo) *classad.Ad {
-	b := builder{attrs: make([]classad.Attr, 0, usual+len(in.Extra)+len(in.Policy))}
+	b := newBuilder(nil)
 	b.attrs = append(b.attrs, in.Extra...) // first, so that no name of an administrator's hides one of the slot's
 	in.identity(&b)
 	in.state(&b)
