@@ -52,7 +52,7 @@ func (p *parent) prepare(failed error) event {
 	if err := unix.Setpgid(0, 0); err == nil {
 		p.log.Line("setpgid(", pid, ", ", pid, ") returned 0")
 	} else { // the leader of a session stays what it is
-		p.log.Line("setpgid(" + pid + ", " + pid + ") failed: " + err.Error())
+		p.log.Line("setpgid(", pid, ", ", pid, ") failed: ", err.Error())
 	}
 	_, p.task = p.config.Lookup(spool.KeyPETaskID)
 	_, p.interactive = p.config.Lookup(spool.KeySession)

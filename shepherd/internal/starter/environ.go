@@ -139,7 +139,7 @@ func (s *starter) environment() {
 		turning := func(name string, f *stream) {
 			set(name, f.path)
 			if i, ok := s.env.find(name); ok && f.isDir != 0 {
-				s.turns = append(s.turns, turn{i, f.isDir, s.env.words.join(name, "=", f.inDir)})
+				s.turns = append(s.turns, turn{i, f.isDir, s.words.join(name, "=", f.inDir)})
 			}
 		}
 		turning("SGE_STDOUT_PATH", &s.streams.out)

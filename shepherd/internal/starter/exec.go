@@ -53,7 +53,7 @@ func (s *starter) exec(cmd Command) *Failure {
 	uid := strconv.Itoa(s.target.UID)
 	s.euid = s.target.UID
 	s.line("now running with uid=", uid, ", euid=", uid)
-	line := s.env.words.written(cmd.appendTo)
+	line := s.words.written(cmd.appendTo)
 	s.line(line)
 	s.flush()
 	for _, sig := range ignored() {

@@ -141,7 +141,7 @@ func (s *starter) asRoot(text string) {
 func (s *starter) asTarget() {
 	uid, gid, groups := uint32(s.target.UID), uint32(s.target.GID), gids(s.target.Groups)
 	u, g, n, list := uintptr(uid), uintptr(gid), uintptr(len(groups)), s.ids(groups)
-	text := s.env.words.join("cannot become user ", s.target.Name, ", or rights were left")
+	text := s.words.join("cannot become user ", s.target.Name, ", or rights were left")
 	try := func(on onError, trap uintptr, args ...uintptr) {
 		s.call(trap, args...)
 		s.fails(on, s.state(), s.euid, false, text)

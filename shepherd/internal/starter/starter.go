@@ -37,6 +37,7 @@ type starter struct {
 	inherited []string // what the shepherd was started with, if the job is to have it
 	env       environment
 	turns     []turn // of it
+	words     words  // of other texts
 
 	owner  IDs    // the job's
 	target *IDs   // whom it becomes: the owner, or the user of `user@command`
