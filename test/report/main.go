@@ -34,8 +34,8 @@ const (
 func main() {
 	args := os.Args[1:]
 	r, err := run(args)
-	if err != nil && r.failed() {
-		if retries, convErr := strconv.Atoi(os.Getenv("TEST_RETRIES")); convErr == nil && r.retry(args, retries) {
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
+		if most, convErr := strconv.Atoi(os.Getenv("TEST_RETRIES")); convErr == nil && r.retry(args, most) {
 			err = nil
 		}
 	}
@@ -45,7 +45,8 @@ func main() {
 	}
 }
 
-// run runs go test, and prints of it what somebody looks for.
+// run runs go test, and prints of it what somebody looks for. Its error is an
+// *exec.ExitError if it could be run and read.
 func run(args []string) (*report, error) {
 	r := newReport(os.Stdout)
 	r.all = slices.Contains(args, "-v")
@@ -61,22 +62,26 @@ func run(args []string) (*report, error) {
 	readErr := r.read(out)
 	err = cmd.Wait()
 	r.end()
-	if err == nil && r.failed() {
-		err = errors.New("it exited with 0")
+	switch {
+	case readErr != nil:
+		return r, readErr
+	case err == nil && r.failed():
+		return r, errors.New("it exited with 0")
 	}
-	return r, errors.Join(readErr, err)
+	return r, err
 }
 
 // retry runs each test that has failed once more, by itself, and reports whether all
-// passed. It does nothing if more than so many have failed, or if something else has:
-// a build, or a package that was ended.
+// passed. It does nothing if none or more than so many have failed, or if something else
+// has: a build, or a package that was ended.
 func (r *report) retry(args []string, most int) bool {
-	if len(r.bad) > most || slices.ContainsFunc(r.bad, func(f failure) bool { return !strings.Contains(f.name, " ") }) {
+	if !r.failed() || len(r.bad) > most || slices.ContainsFunc(r.bad, func(f failure) bool { return !strings.Contains(f.name, " ") }) {
 		return false
 	}
 	for _, f := range r.bad {
 		fmt.Fprintf(r.to, "again %s\n", f.name)
-		if _, err := run(alone(args, f.name)); err != nil {
+		again, err := run(alone(args, f.name))
+		if err != nil || !again.passed[f.name] { // it has not run if its name is another one each time
 			return false
 		}
 	}
@@ -125,13 +130,13 @@ func (e *event) name() string {
 }
 
 type report struct {
-	to            io.Writer
-	all           bool                // tell also what tests said that passed
-	said          map[string][]string // what runs or was built has printed
-	begun         map[string]bool     // tests that have not ended
-	bad           []failure
-	passed, fails int
-	skipped       int
+	to             io.Writer
+	all            bool                // tell also what tests said that passed
+	said           map[string][]string // what runs or was built has printed
+	begun          map[string]bool     // tests that have not ended
+	bad            []failure
+	passed         map[string]bool
+	fails, skipped int
 }
 
 // failure is a test, or a package, and what it said.
@@ -141,7 +146,7 @@ type failure struct {
 }
 
 func newReport(to io.Writer) *report {
-	return &report{to: to, said: map[string][]string{}, begun: map[string]bool{}}
+	return &report{to: to, said: map[string][]string{}, begun: map[string]bool{}, passed: map[string]bool{}}
 }
 
 func (r *report) failed() bool { return len(r.bad) > 0 }
@@ -225,7 +230,7 @@ func (r *report) good(e *event) {
 		fmt.Fprintf(r.to, "skip  %s\n", e.name())
 		r.tell(r.said[e.name()])
 	default:
-		r.passed++
+		r.passed[e.name()] = true
 		said := r.said[e.name()]
 		if e.Elapsed >= slow || r.all && len(said) > 0 {
 			fmt.Fprintf(r.to, "pass  %s %.1f s\n", e.name(), e.Elapsed)
@@ -273,7 +278,7 @@ func (r *report) below(name string) bool {
 
 // end prints the sum, and the failures again.
 func (r *report) end() {
-	fmt.Fprintf(r.to, "%d tests passed, %d skipped, %d failed\n", r.passed, r.skipped, r.fails)
+	fmt.Fprintf(r.to, "%d tests passed, %d skipped, %d failed\n", len(r.passed), r.skipped, r.fails)
 	for name, lines := range r.said { // it did not come to an end
 		if len(r.bad) == 0 && len(lines) > 0 {
 			fmt.Fprintf(r.to, "%s said last:\n%s\n", name, strings.Join(lines, "\n"))

@@ -141,12 +141,17 @@ func TestRetry(t *testing.T) {
 	for name, text := range map[string]string{
 		"go.mod": "module x\n",
 		"x_test.go": `package x
-import ("os"; "testing")
+import ("fmt"; "os"; "testing")
 func TestOnce(t *testing.T) {
 	if os.Mkdir("failed", 0o755) == nil { t.Error("by chance") }
 }
 func TestAlways(t *testing.T) {
 	if os.Getenv("ALWAYS") != "" { t.Error("always") }
+}
+func TestNames(t *testing.T) {
+	if os.Getenv("NAMES") != "" { t.Run(fmt.Sprint(os.Getpid()), func(t *testing.T) {
+		if os.Mkdir("other", 0o755) == nil { t.Error("by chance") }
+	}) }
 }
 `,
 	} {
@@ -160,6 +165,7 @@ func TestAlways(t *testing.T) {
 	}{
 		{"TEST_RETRIES=1", "FLAKY x TestOnce: it failed, and passed by itself\n", false},
 		{"TEST_RETRIES=2 ALWAYS=1", "again x TestAlways\nFAIL  x TestAlways", true},
+		{"TEST_RETRIES=2 NAMES=1", "again x TestNames/", true}, // there is none of that name again
 	} {
 		if err := os.RemoveAll(filepath.Join(dir, "failed")); err != nil {
 			t.Fatal(err)
