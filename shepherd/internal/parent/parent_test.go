@@ -1142,13 +1142,15 @@ func TestAsked(t *testing.T) {
 	for _, tt := range []struct {
 		script string
 		set    []string
-		sig    unix.Signal
+		sig    unix.Signal // 0: the shepherd is sent USR2; -1: nothing
 		want   int
 	}{
 		{"trap 'exit 0' TERM\necho ready\nwhile :; do sleep 1000 & wait $!; done", nil, unix.SIGTERM, 15},
 		{"trap 'exit 0' USR1\necho ready\nwhile :; do sleep 1000 & wait $!; done", nil, unix.SIGUSR1, 0},
 		{"trap 'exit 0' USR1\necho ready\nwhile :; do sleep 1000 & wait $!; done", []string{spool.KeyEndSignal + "=10"}, unix.SIGUSR1, 10},
-		{"echo ready", nil, 0, 0},
+		{"echo ready", nil, -1, 0},
+		{"trap 'exit 0' XCPU\necho ready\nwhile :; do sleep 1000 & wait $!; done", nil, unix.SIGXCPU, 0},
+		{"trap 'exit 0' XCPU\necho ready\nwhile :; do sleep 1000 & wait $!; done", nil, 0, 24},
 	} {
 		r := newRig(t, tt.script).set(tt.set...)
 		next := r.pipe()
@@ -1156,11 +1158,15 @@ func TestAsked(t *testing.T) {
 		if got := next(); got != "ready" {
 			t.Fatal(got)
 		}
-		if tt.sig != 0 {
+		carrier := syscall.SIGUSR2
+		if tt.sig > 0 {
+			carrier = syscall.SIGTTIN
 			if err := r.dir.Append(spool.FileSignals, spool.AppendSignals(nil, []spool.Signal{{Signal: int(tt.sig), Seq: 1}})); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.cmd.Process.Signal(syscall.SIGTTIN); err != nil {
+		}
+		if tt.sig >= 0 {
+			if err := p.cmd.Process.Signal(carrier); err != nil {
 				t.Fatal(err)
 			}
 		}

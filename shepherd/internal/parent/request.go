@@ -33,6 +33,11 @@ func (p *parent) signals() {
 			p.log.Line("ignored signal " + number + " of uid " + strconv.Itoa(int(uid)) + ": the job would be left alone")
 		case control.Forward:
 			p.mapped(sig, to)
+			if to == unix.SIGXCPU {
+				// So a batch system says, to all processes of a job of its own, that it is to end.
+				// An execd sends its own by files, unless the disk is full.
+				p.ask(to)
+			}
 			p.want(to)
 		case control.Read:
 			if p.session != nil {
