@@ -13,9 +13,9 @@ import (
 // ended of itself, or was ended here, has not.
 func TestHosted(t *testing.T) {
 	died := func(s syscall.Signal) *spool.Usage { return &spool.Usage{Signal: int(s), ExitStatus: 128 + int(s)} }
-	asked := func(s syscall.Signal) *spool.Usage {
+	asked := func(s, by syscall.Signal) *spool.Usage {
 		u := died(s)
-		u.Ask(int(s))
+		u.Ask(int(by))
 		return u
 	}
 	for name, tt := range map[string]struct {
@@ -27,8 +27,10 @@ func TestHosted(t *testing.T) {
 	}{
 		"TERM":                      {true, nil, spool.Outcome{Usage: died(syscall.SIGTERM)}, spool.CauseEvicted, "evicted by the batch system: killed by signal TERM (15)"},
 		"USR2":                      {true, nil, spool.Outcome{Usage: died(syscall.SIGUSR2)}, spool.CauseEvicted, "evicted by the batch system: killed by signal USR2 (12)"},
-		"USR2 of its shepherd":      {true, nil, spool.Outcome{Usage: asked(syscall.SIGXCPU)}, spool.CauseEvicted, "evicted by the batch system: killed by signal XCPU (24)"},
-		"asked to end":              {true, nil, spool.Outcome{Usage: asked(syscall.SIGTERM)}, "", "killed by signal TERM (15)"},
+		"USR2 of its shepherd":      {true, nil, spool.Outcome{Usage: asked(syscall.SIGXCPU, syscall.SIGXCPU)}, spool.CauseEvicted, "evicted by the batch system: killed by signal XCPU (24)"},
+		"USR2, also its shepherd":   {true, nil, spool.Outcome{Usage: asked(syscall.SIGUSR2, syscall.SIGXCPU)}, spool.CauseEvicted, "evicted by the batch system: killed by signal USR2 (12)"},
+		"XCPU of its own":           {true, nil, spool.Outcome{Usage: asked(syscall.SIGXCPU, 0)}, "", "killed by signal XCPU (24)"},
+		"asked to end":              {true, nil, spool.Outcome{Usage: asked(syscall.SIGTERM, syscall.SIGTERM)}, "", "killed by signal TERM (15)"},
 		"no pilot":                  {false, nil, spool.Outcome{Usage: died(syscall.SIGTERM)}, "", "killed by signal TERM (15)"},
 		"a fault":                   {true, nil, spool.Outcome{Usage: died(syscall.SIGSEGV)}, "", "killed by signal SEGV (11)"},
 		"its own end":               {true, nil, spool.Outcome{Usage: &spool.Usage{ExitStatus: 143}}, "", ""},

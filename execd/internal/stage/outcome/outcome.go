@@ -129,17 +129,21 @@ func endedByItself(out *spool.Outcome) bool {
 }
 
 // toldToEnd reports whether a job died of a signal by which batch systems say that it is to
-// end, and that nobody here has sent. One that has its shepherd alone reaches it as another:
-// SIGUSR2 as SIGXCPU, see shepherd(8).
+// end, and that nobody here has sent. SIGUSR2 to its shepherd reaches it as SIGXCPU, see
+// shepherd(8), before or after its own.
 func (r *Run) toldToEnd(out *spool.Outcome) bool {
 	if out.Usage == nil {
 		return false
 	}
-	died := syscall.Signal(out.Usage.Signal)
-	if sig, known := out.Usage.Asked(); known && sig != 0 {
-		return died == syscall.SIGXCPU && syscall.Signal(sig) == died && !r.Warned
+	asked, _ := out.Usage.Asked()
+	byShepherd := syscall.Signal(asked) == syscall.SIGXCPU
+	switch syscall.Signal(out.Usage.Signal) {
+	case syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2:
+		return asked == 0 || byShepherd
+	case syscall.SIGXCPU:
+		return byShepherd && !r.Warned
 	}
-	return died == syscall.SIGTERM || died == syscall.SIGUSR1 || died == syscall.SIGUSR2
+	return false
 }
 
 // cutShort reports whether a job that is to run again has not come to its own end. One
