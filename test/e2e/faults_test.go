@@ -377,8 +377,8 @@ func (f *field) shepherdDies(job int) {
 
 const procedures = "prolog PUB/prolog\nepilog PUB/epilog\nsuspend_method PUB/suspend\nterminate_method PUB/terminate\n"
 
-// TestShepherdKilled kills the shepherd in every part of a run.
-func TestShepherdKilled(t *testing.T) {
+// TestFaultShepherdKilled kills the shepherd in every part of a run.
+func TestFaultShepherdKilled(t *testing.T) {
 	t.Parallel()
 	type mode struct {
 		name    string
