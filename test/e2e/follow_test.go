@@ -87,8 +87,15 @@ func (s *shadow) client(user string) *api.Client {
 // claim claims a slot for the user.
 func (s *shadow) claim() *api.Claim {
 	s.t.Helper()
-	c, err := s.claims.Claim(s.ctx, api.ClaimRequest{})
-	if err != nil {
+	var c *api.Claim
+	if err := harness.WaitFor(patience, "a claim", func() (bool, error) {
+		var err error
+		c, err = s.claims.Claim(s.ctx, api.ClaimRequest{})
+		if errors.Is(err, api.ErrUnreachable) {
+			return false, nil // on a busy host the handshake may have taken too long
+		}
+		return err == nil, err
+	}); err != nil {
 		s.t.Fatalf("%v\n%s", err, s.pool.node.Log())
 	}
 	return c
