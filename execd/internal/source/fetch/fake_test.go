@@ -117,7 +117,7 @@ func (f *fakeSlots) List() ([]slot.ID, <-chan struct{}) {
 	return list, f.listed
 }
 
-func (f *fakeSlots) Snapshot(id slot.ID, _ bool) (claim.View, bool) {
+func (f *fakeSlots) Snapshot(id slot.ID, ads bool) (claim.View, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.slots[id]
@@ -131,7 +131,9 @@ func (f *fakeSlots) Snapshot(id slot.ID, _ bool) (claim.View, bool) {
 	case id.IsDynamic():
 		snap.Type = claim.Dynamic
 	}
-	snap.Ad = s.ad()
+	if ads {
+		snap.Ad = s.ad()
+	}
 	if s.Fetched {
 		snap.Holder, snap.ID = slot.FetchHolder, whole(s.Claim)
 		if s.lease > 0 {

@@ -79,7 +79,7 @@ func (w *worker) offers(is bool) {
 // work there: a slot is carved a moment before that, maybe under a name that another had,
 // and until then nobody else has a say in it.
 func (l *Layer) look(id slot.ID) (s claim.View, ok, starting bool) {
-	s, ok = l.o.Slots.Snapshot(id, true)
+	s, ok = l.o.Slots.Snapshot(id, !id.IsDynamic()) // whose ad is made by the second
 	if !ok || !id.IsDynamic() {
 		return s, ok, false
 	}
