@@ -84,20 +84,28 @@ func (s *shadow) client(user string) *api.Client {
 	}, stream)
 }
 
-// claim claims a slot for the user.
-func (s *shadow) claim() *api.Claim {
+// reach makes a request until node answers: it may be being started, or so busy that a
+// handshake takes too long.
+func (s *shadow) reach(what string, request func() error) {
 	s.t.Helper()
-	var c *api.Claim
-	if err := harness.WaitFor(patience, "a claim", func() (bool, error) {
-		var err error
-		c, err = s.claims.Claim(s.ctx, api.ClaimRequest{})
+	if err := harness.WaitFor(patience, what, func() (bool, error) {
+		err := request()
 		if errors.Is(err, api.ErrUnreachable) {
-			return false, nil // on a busy host the handshake may have taken too long
+			return false, nil
 		}
 		return err == nil, err
 	}); err != nil {
 		s.t.Fatalf("%v\n%s", err, s.pool.node.Log())
 	}
+}
+
+// claim claims a slot for the user.
+func (s *shadow) claim() (c *api.Claim) {
+	s.t.Helper()
+	s.reach("a claim", func() (err error) {
+		c, err = s.claims.Claim(s.ctx, api.ClaimRequest{})
+		return err
+	})
 	return c
 }
 
@@ -121,16 +129,10 @@ func (s *shadow) start(c *api.Claim, r api.ActivateRequest) int {
 func (s *shadow) follow() []api.ActivationEvent {
 	s.t.Helper()
 	var reply api.FollowReply
-	if err := harness.WaitFor(patience, "an answer", func() (bool, error) {
-		var err error
+	s.reach("an answer", func() (err error) {
 		reply, err = s.node.Follow(s.ctx, api.FollowRequest{Cursor: s.cursor, Acks: s.acks})
-		if errors.Is(err, api.ErrUnreachable) {
-			return false, nil // node is being started
-		}
-		return err == nil, err
-	}); err != nil {
-		s.t.Fatalf("%v\n%s", err, s.pool.node.Log())
-	}
+		return err
+	})
 	s.cursor, s.acks = reply.Cursor, nil
 	for _, e := range reply.Events {
 		s.acks = append(s.acks, api.Ack{Sandbox: e.Sandbox, Seq: e.Seq})
