@@ -1139,18 +1139,22 @@ while :; do sleep 1000 & wait $!; done`)
 // TestAsked tells a job that ended since it was asked to from one that would have
 // anyway, whatever both exit with.
 func TestAsked(t *testing.T) {
+	trap := func(sig string) string {
+		return "trap 'exit 0' " + sig + "\necho ready\nwhile :; do sleep 1000 & wait $!; done"
+	}
 	for _, tt := range []struct {
-		script string
-		set    []string
-		sig    unix.Signal // 0: the shepherd is sent USR2; -1: nothing
-		want   int
+		script  string
+		set     []string
+		sig     unix.Signal    // in the file; 0: none
+		carrier syscall.Signal // to the shepherd; 0: none
+		want    int
 	}{
-		{"trap 'exit 0' TERM\necho ready\nwhile :; do sleep 1000 & wait $!; done", nil, unix.SIGTERM, 15},
-		{"trap 'exit 0' USR1\necho ready\nwhile :; do sleep 1000 & wait $!; done", nil, unix.SIGUSR1, 0},
-		{"trap 'exit 0' USR1\necho ready\nwhile :; do sleep 1000 & wait $!; done", []string{spool.KeyEndSignal + "=10"}, unix.SIGUSR1, 10},
-		{"echo ready", nil, -1, 0},
-		{"trap 'exit 0' XCPU\necho ready\nwhile :; do sleep 1000 & wait $!; done", nil, unix.SIGXCPU, 0},
-		{"trap 'exit 0' XCPU\necho ready\nwhile :; do sleep 1000 & wait $!; done", nil, 0, 24},
+		{trap("TERM"), nil, unix.SIGTERM, syscall.SIGTTIN, 15},
+		{trap("USR1"), nil, unix.SIGUSR1, syscall.SIGTTIN, 0},
+		{trap("USR1"), []string{spool.KeyEndSignal + "=10"}, unix.SIGUSR1, syscall.SIGTTIN, 10},
+		{"echo ready", nil, 0, 0, 0},
+		{trap("XCPU"), nil, unix.SIGXCPU, syscall.SIGTTIN, 0},
+		{trap("XCPU"), nil, 0, syscall.SIGUSR2, 24},
 	} {
 		r := newRig(t, tt.script).set(tt.set...)
 		next := r.pipe()
@@ -1158,15 +1162,13 @@ func TestAsked(t *testing.T) {
 		if got := next(); got != "ready" {
 			t.Fatal(got)
 		}
-		carrier := syscall.SIGUSR2
-		if tt.sig > 0 {
-			carrier = syscall.SIGTTIN
+		if tt.sig != 0 {
 			if err := r.dir.Append(spool.FileSignals, spool.AppendSignals(nil, []spool.Signal{{Signal: int(tt.sig), Seq: 1}})); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if tt.sig >= 0 {
-			if err := p.cmd.Process.Signal(carrier); err != nil {
+		if tt.carrier != 0 {
+			if err := p.cmd.Process.Signal(tt.carrier); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -1176,7 +1178,7 @@ func TestAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, known := u.Asked(); got != tt.want || !known {
-			t.Errorf("signal %v: asked by %d, %v; want %d", tt.sig, got, known, tt.want)
+			t.Errorf("signal %v by %v: asked by %d, %v; want %d", tt.sig, tt.carrier, got, known, tt.want)
 		}
 	}
 }

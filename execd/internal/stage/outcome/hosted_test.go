@@ -1,7 +1,6 @@
 package outcome
 
 import (
-	"strings"
 	"syscall"
 	"testing"
 
@@ -28,7 +27,7 @@ func TestHosted(t *testing.T) {
 		"TERM":                      {true, nil, spool.Outcome{Usage: died(syscall.SIGTERM)}, spool.CauseEvicted, "evicted by the batch system: killed by signal TERM (15)"},
 		"USR2":                      {true, nil, spool.Outcome{Usage: died(syscall.SIGUSR2)}, spool.CauseEvicted, "evicted by the batch system: killed by signal USR2 (12)"},
 		"USR2 of its shepherd":      {true, nil, spool.Outcome{Usage: asked(syscall.SIGXCPU, syscall.SIGXCPU)}, spool.CauseEvicted, "evicted by the batch system: killed by signal XCPU (24)"},
-		"USR2, also its shepherd":   {true, nil, spool.Outcome{Usage: asked(syscall.SIGUSR2, syscall.SIGXCPU)}, spool.CauseEvicted, "evicted by the batch system: killed by signal USR2 (12)"},
+		"USR2 of both":              {true, nil, spool.Outcome{Usage: asked(syscall.SIGUSR2, syscall.SIGXCPU)}, spool.CauseEvicted, "evicted by the batch system: killed by signal USR2 (12)"},
 		"XCPU of its own":           {true, nil, spool.Outcome{Usage: asked(syscall.SIGXCPU, 0)}, "", "killed by signal XCPU (24)"},
 		"asked to end":              {true, nil, spool.Outcome{Usage: asked(syscall.SIGTERM, syscall.SIGTERM)}, "", "killed by signal TERM (15)"},
 		"no pilot":                  {false, nil, spool.Outcome{Usage: died(syscall.SIGTERM)}, "", "killed by signal TERM (15)"},
@@ -38,12 +37,6 @@ func TestHosted(t *testing.T) {
 		"as its slot is to be left": {true, &job.Want{Slot: true}, spool.Outcome{Usage: died(syscall.SIGTERM)}, spool.CauseEvicted, "evicted by the batch system: killed by signal TERM (15)"},
 		"deleted":                   {true, &job.Want{By: "ann"}, spool.Outcome{Usage: died(syscall.SIGTERM)}, spool.CauseDeleted, "deleted by ann"},
 	} {
-		if strings.HasPrefix(name, "USR2 of") { // execd has sent it
-			r := Run{Hosted: true, Warned: true}
-			if e, _ := r.Conclude(&tt.out); e.Cause == spool.CauseEvicted {
-				t.Errorf("a soft limit: %q", e.Reason)
-			}
-		}
 		r := Run{Hosted: tt.hosted, Want: tt.want}
 		was := (&Run{Want: tt.want})
 		e, _ := r.Conclude(&tt.out)
@@ -55,5 +48,10 @@ func TestHosted(t *testing.T) {
 		if e.Cause != cause || e.Reason != tt.reason || e.Fate != job.FateDone {
 			t.Errorf("%s: %q, %q, %v; want %q, %q", name, e.Cause, e.Reason, e.Fate, cause, tt.reason)
 		}
+	}
+
+	warned := Run{Hosted: true, Warned: true} // execd has sent it
+	if e, _ := warned.Conclude(&spool.Outcome{Usage: asked(syscall.SIGXCPU, syscall.SIGXCPU)}); e.Cause == spool.CauseEvicted {
+		t.Errorf("a soft limit: %q", e.Reason)
 	}
 }
