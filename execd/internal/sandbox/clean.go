@@ -139,6 +139,7 @@ func (m *Manager) remove(path string, aside func(do func())) error {
 	} else if m.save(dir, aside) {
 		return nil
 	}
+	dropStreams(dir)
 	for _, name := range []string{order.DirFiles, order.DirSay} {
 		if err := atomicfile.Step(atomicfile.OpRemove, filepath.Join(path, name)); err != nil {
 			return err
@@ -154,6 +155,24 @@ func (m *Manager) remove(path string, aside func(do func())) error {
 		return err
 	}
 	return unix.Rmdir(path)
+}
+
+// dropStreams removes the files of standard streams into which nothing was written: most jobs
+// on other hosts leave nothing else there, and would cost a process with the rights of
+// their owner. What may take time, or is no such file any more, is left to that one.
+func dropStreams(dir *os.File) {
+	say, err := openAt(dir, order.DirSay)
+	if err != nil {
+		return
+	}
+	defer say.Close()
+	at := int(say.Fd())
+	for _, name := range []string{order.FileStdout, order.FileStderr} {
+		var st unix.Stat_t
+		if unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Size == 0 && st.Mode&unix.S_IFMT == unix.S_IFREG {
+			_ = unix.Unlinkat(at, name, 0)
+		}
+	}
 }
 
 // clear removes one of the directories that belong to the owner of the job. Root does not

@@ -207,13 +207,8 @@ func isOwn(dir *os.File) error {
 	return nil
 }
 
-// isEmpty reports whether the run has left nothing in its sandbox.
-func (m *Manager) isEmpty(s *job.Sandbox) (bool, error) {
-	box, err := openDir(s.Dir)
-	if err != nil {
-		return false, err
-	}
-	defer box.Close()
+// isEmpty reports whether a run has left nothing in its sandbox.
+func isEmpty(box *os.File) (bool, error) {
 	dir, err := openAt(box, order.DirFiles)
 	if err != nil {
 		return false, err
@@ -233,5 +228,9 @@ func hasNothing(dir *os.File) (bool, error) {
 
 // openDir opens a directory that nobody but execd can have made there.
 func openDir(path string) (*os.File, error) {
-	return os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }

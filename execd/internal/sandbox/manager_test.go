@@ -127,6 +127,14 @@ func (r *rig) isGone(path string) bool {
 	return os.IsNotExist(err)
 }
 
+// empty reports whether a run has left nothing in a sandbox.
+func (r *rig) empty(s *job.Sandbox) (bool, error) {
+	box, err := openDir(s.Dir)
+	r.must(err)
+	defer box.Close()
+	return isEmpty(box)
+}
+
 // asOwner runs a function with the rights of the owner.
 func (r *rig) asOwner(do func()) {
 	r.Helper()
@@ -268,7 +276,7 @@ func TestMake(t *testing.T) {
 			t.Errorf("%q belongs to %d and has mode %o", name, st.Uid, st.Mode)
 		}
 	}
-	if empty, err := r.isEmpty(s); empty || err != nil {
+	if empty, err := r.empty(s); empty || err != nil {
 		t.Errorf("empty: %v, %v; want what is in it seen", empty, err)
 	}
 
@@ -276,7 +284,7 @@ func TestMake(t *testing.T) {
 	half := r.planned("").Start.Sandbox
 	r.must(os.MkdirAll(half.Files(), 0o700))
 	r.must(r.make(half, r.owner))
-	if empty, err := r.isEmpty(half); !empty || err != nil {
+	if empty, err := r.empty(half); !empty || err != nil {
 		t.Errorf("empty: %v, %v", empty, err)
 	}
 
@@ -343,6 +351,28 @@ func TestRemove(t *testing.T) {
 	r.Remove(task)
 	if !r.isGone(task.Start.Sandbox.Dir) || r.isGone(keep) || len(r.due) > 0 {
 		t.Errorf("it is there, or more went than it: %s", r.log.String())
+	}
+}
+
+// No process is started for a sandbox with nothing but files of standard streams that are
+// empty, and root removes nothing else of its owner's.
+func TestRemoveEmptyStreams(t *testing.T) {
+	for what, put := range map[string]func(path string) error{
+		"":                func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"what is written": func(path string) error { return os.WriteFile(path, []byte("x"), 0o600) },
+		"a link":          func(path string) error { return os.Symlink("/dev/null", path) },
+		"a pipe":          func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a directory":     func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		r := newRig(t)
+		r.AsUser = &asuser.Starter{Shepherd: "/bin/false"}
+		task := r.made()
+		r.must(r.makeSay(task.Start.Sandbox, r.owner))
+		path := filepath.Join(task.Start.Sandbox.Dir, order.DirSay, order.FileStdout)
+		r.asOwner(func() { r.must(put(path)) })
+		if r.Remove(task); r.isGone(path) != (what == "") {
+			t.Errorf("%s: gone: %v\n%s", what, what != "", r.log.String())
+		}
 	}
 }
 

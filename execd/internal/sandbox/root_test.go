@@ -88,7 +88,7 @@ func TestMountsInSandbox(t *testing.T) {
 			t.Errorf("with a mount at %q: left as %+v", below, l)
 		}
 		if below == "" {
-			if _, err := r.isEmpty(task.Start.Sandbox); err == nil {
+			if _, err := r.empty(task.Start.Sandbox); err == nil {
 				t.Error("root has looked into what is mounted in the place of the sandbox")
 			}
 		}

@@ -210,27 +210,33 @@ func placeOf(p launch.Paths, text string) string {
 // Has reports whether a run has a sandbox, which is to be made and filled.
 func (m *Manager) Has(t *job.Task) bool { return t.Start.Sandbox != nil }
 
-// Leaves returns after which ends of its job the output of a run is brought out of its
-// sandbox; false: it has none, or after none.
-func (m *Manager) Leaves(t *job.Task) (api.WhenOut, bool) {
+// Leaves returns after which ends of its job the output of a run that is over is brought
+// out of its sandbox, whether there is any, and whether it has written to standard streams
+// that another host is to pull.
+func (m *Manager) Leaves(t *job.Task) (when api.WhenOut, files, streams bool) {
 	if t.Start.Sandbox == nil {
-		return "", false
+		return "", false, false
 	}
-	r, err := m.Store.Request(t.Job)
-	if err != nil { // Send will meet it again, and then it is tried again
-		m.Log.Warn(fmt.Sprintf("job %v: output: %v", t, err))
-		return api.OutAlways, true
+	box, err := openDir(t.Start.Sandbox.Dir)
+	if err == nil {
+		defer box.Close()
+		streams = carriage(t) != nil && hasStreams(box)
 	}
-	if len(r.StageOut) == 1 && r.StageOut[0].Name == api.StageNone {
-		return "", false
+	r, err2 := m.Store.Request(t.Job)
+	switch {
+	case err2 != nil: // Send will meet it again, and then it is tried again
+		m.Log.Warn(fmt.Sprintf("job %v: output: %v", t, err2))
+		return api.OutAlways, true, streams
+	case len(r.StageOut) == 1 && r.StageOut[0].Name == api.StageNone:
+		return "", false, streams
+	case streams || selects(r) == order.Listed || err != nil:
+		return r.WhenOut, true, streams
 	}
-	if selects(r) != order.Listed && !m.Streams(t) {
-		// Most jobs of a large array may leave nothing, and end as those without a sandbox.
-		if empty, err := m.isEmpty(t.Start.Sandbox); empty && err == nil {
-			return "", false
-		}
+	// Most jobs of a large array may leave nothing, and end as those without a sandbox.
+	if empty, err := isEmpty(box); empty && err == nil {
+		return "", false, false
 	}
-	return r.WhenOut, true
+	return r.WhenOut, true, false
 }
 
 // muchDirty is how many bytes that are not on disk yet a sync may write at once: others
@@ -339,16 +345,9 @@ func carries(t *job.Task, r *api.SubmitRequest) *order.Send {
 	return s
 }
 
-// Streams reports whether a run has written to standard streams that another host is to pull.
-func (m *Manager) Streams(t *job.Task) bool {
-	if carriage(t) == nil {
-		return false
-	}
-	box, err := openDir(t.Start.Sandbox.Dir)
-	if err != nil {
-		return false
-	}
-	defer box.Close()
+// hasStreams reports whether something was written to the standard streams of a run, in its
+// sandbox.
+func hasStreams(box *os.File) bool {
 	say, err := openAt(box, order.DirSay)
 	if err != nil {
 		return false

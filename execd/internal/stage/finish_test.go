@@ -666,12 +666,14 @@ type sender struct {
 }
 
 func (o *sender) Async(*job.Task) bool  { return !o.keeps }
-func (*sender) Streams(*job.Task) bool  { return false }
 func (*sender) Size(*job.Sandbox) int64 { return 0 }
 func (o *sender) Freeze(*job.Task, int) { o.frozen.Add(1) }
 func (o *sender) Arrived(*job.Task)     { o.arrived.Add(1) }
 
-func (o *sender) Leaves(*job.Task) (api.WhenOut, bool) { return api.OutExit, true }
+func (*sender) Leaves(*job.Task) (when api.WhenOut, files, streams bool) {
+	return api.OutExit, true, false
+}
+
 func (o *sender) Send(ctx context.Context, _ *job.Task, report func(base.Progress)) (err error) {
 	_ = o.memory.note("output")
 	if o.queued {

@@ -33,12 +33,12 @@ type place struct {
 }
 
 func (*place) Async(*job.Task) bool                   { return true }
-func (*place) Streams(*job.Task) bool                 { return false }
 func (*place) Size(*job.Sandbox) int64                { return 0 }
 func (*place) Freeze(*job.Task, int)                  {}
 func (*place) Arrived(*job.Task)                      {}
 func (*place) Sync(context.Context, *job.Task) error  { return nil }
-func (p *place) Leaves(*job.Task) (api.WhenOut, bool) { return p.when, true }
+
+func (p *place) Leaves(*job.Task) (when api.WhenOut, files, streams bool) { return p.when, true, false }
 
 func (p *place) Discard(context.Context, *job.Task) error {
 	p.mu.Lock()

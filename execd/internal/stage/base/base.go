@@ -91,12 +91,10 @@ type Input interface {
 
 // Output takes the files of a job to where they belong, when it has ended.
 type Output interface {
-	// Leaves returns after which ends of its job the files of a run are transferred;
-	// false: after none.
-	Leaves(t *job.Task) (api.WhenOut, bool)
-	// Streams reports whether a run has written to standard streams that are transferred by
-	// themselves, when its files are not wanted.
-	Streams(t *job.Task) bool
+	// Leaves returns after which ends of its job the files of a run that is over are
+	// transferred, whether there are any, and whether it has written to standard streams that
+	// are transferred by themselves, when its files are not wanted.
+	Leaves(t *job.Task) (when api.WhenOut, files, streams bool)
 	// Async reports whether the slots of a run are free while that is done.
 	Async(t *job.Task) bool
 	// Freeze notes that the files of a run are on their way, before its slots are free, the

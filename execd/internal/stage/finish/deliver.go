@@ -3,6 +3,7 @@ package finish
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"paddock/execd/api"
@@ -33,7 +34,21 @@ func (f *End) delivers() bool {
 	if f.End.Cause == spool.CauseLimit {
 		word = exit.WordExit
 	}
-	return f.leavesBy(word) || f.carried() && f.Ran() && f.host.Output.Streams(f.of)
+	return f.leavesBy(word) || f.carried() && f.Ran() && f.left().streams
+}
+
+// leavings are what a run has left.
+type leavings struct {
+	look           sync.Once
+	when           api.WhenOut // after which ends its files are transferred
+	files, streams bool        // whether there are any, and whether it has written to streams of their own
+}
+
+// left looks at it once: all processes of the run are gone.
+func (f *End) left() *leavings {
+	l := &f.leavings
+	l.look.Do(func() { l.when, l.files, l.streams = f.host.Output.Leaves(f.of) })
+	return l
 }
 
 // carried reports whether another host pulls what the run leaves.
@@ -59,8 +74,9 @@ func (f *End) carries() job.Carries {
 
 // leavesBy reports whether a run that is ended so leaves output that somebody wants.
 func (f *End) leavesBy(word exit.Word) bool {
-	when, leaves := f.host.Output.Leaves(f.of)
-	if !leaves || f.End.Fate != job.FateDone || when == api.OutSuccess && (f.End.Failed != 0 || f.End.Exit != 0) {
+	left := f.left()
+	when := left.when
+	if !left.files || f.End.Fate != job.FateDone || when == api.OutSuccess && (f.End.Failed != 0 || f.End.Exit != 0) {
 		return false
 	}
 	return exit.WantsOutput(exit.Ending{SetUp: f.Ran(), Word: word, OnEviction: when == api.OutEvict || when == api.OutAlways, Final: when == api.OutAlways})
@@ -178,8 +194,7 @@ func (f *End) unwanted() *job.Want {
 	if want == nil || f.carried() { // then it is the other host's to know
 		return want
 	}
-	when, _ := f.host.Output.Leaves(f.of)
-	if when == api.OutAlways && !f.vain.Load() && f.host.Store.Stuck(f.of) == nil {
+	if f.left().when == api.OutAlways && !f.vain.Load() && f.host.Store.Stuck(f.of) == nil {
 		return nil
 	}
 	return want

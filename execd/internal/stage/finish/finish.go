@@ -73,6 +73,7 @@ type End struct {
 	historic bool        // the history of the host has it
 	holds    bool        // the slots are kept until the output has arrived
 	leaves   bool        // output leaves the sandbox, or has left it
+	leavings leavings    // see left
 }
 
 // Slot returns the first slot of the run, by its number in the queue; 0: it has none there.

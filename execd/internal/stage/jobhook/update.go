@@ -151,6 +151,13 @@ func (x *Hooks) most() time.Duration {
 	return max(steady, x.updates.every)
 }
 
+// young reports whether the run began a moment ago.
+func (u *updates) young() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return time.Since(u.begun) < time.Second
+}
+
 // judge has the policy of the job looked at.
 func (x *Hooks) judge() {
 	if x.Policy != nil {
@@ -165,7 +172,8 @@ func (x *Hooks) report(kind api.ActivationKind) {
 		return
 	}
 	look := x.host.Usage.Usage
-	if !followed && kind != api.ActivationUpdate { // who suspends many jobs does not wait for it
+	// Who suspends many jobs does not wait for it, and what has just begun has used nothing.
+	if !followed && kind != api.ActivationUpdate || kind == api.ActivationStarted && x.updates.young() {
 		look = func(run spool.RunID) (api.Usage, bool) { return x.host.Usage.Seen(run.ID()) }
 	}
 	used, known := look(x.of.RunID())
