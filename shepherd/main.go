@@ -12,6 +12,7 @@ import (
 	"paddock/shepherd/internal/parent"
 	_ "paddock/shepherd/internal/stack"
 	"paddock/shepherd/internal/starter"
+	"paddock/spool"
 )
 
 // version is set by the linker.
@@ -26,6 +27,7 @@ const (
 )
 
 const help = `usage: shepherd [-bg] [-detail] [DIR]
+       shepherd -standby
        shepherd -as-user UID GID GROUPS -append PATH
        shepherd -as-user UID GID GROUPS -exec PATH [ARG ...]
        shepherd -as-user UID GID GROUPS -hook
@@ -48,6 +50,7 @@ started) and writes down there how it ended.
   -remove PATH             remove everything in the directory PATH
   -run PATH [ARG ...]      the same as -exec, with the descriptors 3 to 8 as they
                            are and with low priority; for execd
+  -standby                 wait for a job that execd assigns; for execd
   -tail BYTES PATH         print the last BYTES bytes of the regular file PATH
   -version                 print the version
   -write PATH              replace the file PATH by standard input
@@ -77,6 +80,9 @@ func run(args []string) int {
 		case "-bg":
 		case "-detail":
 			o.Detail = true
+		case spool.StandbyOption:
+			o.Standby = true
+			return parent.Run(o) // what follows is room for its name
 		case "-as-user":
 			return asUser(args[1:])
 		case parent.RestartedOption:

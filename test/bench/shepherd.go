@@ -29,6 +29,7 @@ type starter struct {
 	blocked []syscall.Signal
 	lock    bool // hand over a lock, as our execd does
 	slack   uint // of timers, in ns; 0: left alone
+	standby bool // started before it is timed, and assigned its job, as our execd does after the first
 }
 
 // starters are Grid Engine's shepherd as its execd starts it, ours as our
@@ -58,17 +59,33 @@ func (s starter) start(dir string) (pid int, err error) {
 		return 0, err
 	}
 	defer null.Close()
+	if !s.lock {
+		return s.fork(dir, null)
+	}
+	lock, err := takeLock(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer lock.Close()
+	return s.fork(dir, null, lock)
+}
+
+func takeLock(dir string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
+}
+
+// fork starts it with null as its standard streams, and what is handed over behind them.
+func (s starter) fork(dir string, null *os.File, handed ...*os.File) (pid int, err error) {
 	files := []uintptr{null.Fd(), null.Fd(), null.Fd()}
-	if s.lock {
-		lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-		if err != nil {
-			return 0, err
-		}
-		defer lock.Close()
-		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			return 0, err
-		}
-		files = append(files, lock.Fd())
+	for _, f := range handed {
+		files = append(files, f.Fd())
 	}
 	var mask, old unix.Sigset_t
 	for _, sig := range s.blocked {
@@ -86,6 +103,45 @@ func (s starter) start(dir string) (pid int, err error) {
 	})
 	return pid, errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil),
 		unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0))
+}
+
+// ready is a shepherd on standby.
+type ready struct{ pid, socket int }
+
+// ready starts one, and returns when it waits.
+func (s starter) ready() (*ready, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	far := os.NewFile(uintptr(ends[1]), "standby")
+	defer far.Close()
+	s.argv = append(slices.Clone(s.argv), spool.StandbyOption, strings.Repeat(" ", spool.StandbyRoom))
+	r := &ready{socket: ends[0]}
+	if r.pid, err = s.fork("/", null, far); err != nil {
+		return nil, errors.Join(err, unix.Close(r.socket))
+	}
+	return r, harness.WaitFor(longest, "a shepherd on standby", func() (bool, error) {
+		call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", r.pid))
+		return strings.HasPrefix(string(call), strconv.Itoa(unix.SYS_PPOLL)+" "), err
+	})
+}
+
+// assign gives it the job of dir.
+func (r *ready) assign(dir string) (pid int, err error) {
+	defer unix.Close(r.socket)
+	lock, err := takeLock(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer lock.Close()
+	a := spool.Assignment{Name: "shepherd-1.1", Dir: dir}
+	return r.pid, unix.Sendmsg(r.socket, a.Append(nil), unix.UnixRights(int(lock.Fd())), nil, 0)
 }
 
 // wait waits for a child, which is killed when it hangs.
@@ -114,8 +170,16 @@ func (b *bench) once(s starter, directory func(string, ...string) error, dir str
 
 // time has the shepherd run the job of dir and returns how long that took.
 func (s starter) time(dir string) (time.Duration, error) {
+	start := s.start
+	if s.standby {
+		r, err := s.ready()
+		if err != nil {
+			return 0, err
+		}
+		start = r.assign
+	}
 	begin := time.Now()
-	pid, err := s.start(dir)
+	pid, err := start(dir)
 	if err != nil {
 		return 0, err
 	}
@@ -177,6 +241,8 @@ func (b *bench) shepherdTime() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	theirs, ours, foreign := b.starters()
+	standby := ours
+	standby.standby = true
 	runs := []struct {
 		starter
 		directory func(string, ...string) error
@@ -185,6 +251,7 @@ func (b *bench) shepherdTime() error {
 		{ours, b.ourDirectory},
 		{theirs, b.jobDirectory},
 		{foreign, b.jobDirectory},
+		{standby, b.ourDirectory},
 	}
 	times := make([][]time.Duration, len(runs))
 	dir := filepath.Join(b.base, "job")
@@ -201,7 +268,8 @@ func (b *bench) shepherdTime() error {
 	}
 	took := func(i int) float64 { return milliseconds(median(times[i])) }
 	b.report(row{what: "shepherd of /bin/true, as our execd starts it", unit: "ms", theirs: took(0), ours: took(1), limit: 0.35})
-	b.report(row{what: "the same, as sge_execd starts it", unit: "ms", theirs: took(2), ours: took(3), limit: 0.5})
+	b.report(row{what: "the same, as it starts all but the first", unit: "ms", theirs: took(0), ours: took(4), limit: 0.3})
+	b.report(row{what: "shepherd of /bin/true, as sge_execd starts it", unit: "ms", theirs: took(2), ours: took(3), limit: 0.5})
 	return nil
 }
 

@@ -530,13 +530,17 @@ func TestNoShepherd(t *testing.T) {
 	}
 	f.plan("die")
 	dies := "#!/bin/sh\ntest \"$(cat " + f.pub + "/hang)\" != die || kill -9 $$\nexec " + filepath.Join(bin, "shepherd") + " \"$@\"\n"
-	if err := harness.WriteExecutable(filepath.Join(own, "shepherd"), dies); err != nil {
-		t.Fatal(err)
+	install := func() { // anew, so that none is on standby that was started by the one before
+		if err := harness.WriteExecutable(filepath.Join(own, "shepherd"), dies); err != nil {
+			t.Fatal(err)
+		}
 	}
+	install()
 	f.bin = own
 	f.start()
 	for _, rerun := range []string{"n", "y"} {
 		f.plan("die")
+		install()
 		job := f.submit("-r", rerun, filepath.Join(f.pub, "job"))
 		f.accounted(job, 1)
 		// To try again would go on for ever: the queue waits for somebody to look.

@@ -74,7 +74,7 @@ func (l *Launcher) Init() error {
 	l.watch = w
 	l.running = map[spool.RunID]*shepherd{}
 	l.bootTime() // as of the clock now
-	l.forks.jobs = make(chan *fork)
+	l.forks = newForker()
 	return nil
 }
 

@@ -580,7 +580,7 @@ func TestWatcherTellsOfEachEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.forks.jobs = make(chan *fork)
+	l.forks = newForker()
 	stop, done := make(chan struct{}), make(chan struct{}, 2)
 	go func() { l.forks.run(stop); done <- struct{}{} }()
 	go func() { w.run(); done <- struct{}{} }()
@@ -592,7 +592,7 @@ func TestWatcherTellsOfEachEnd(t *testing.T) {
 	want := map[spool.RunID]bool{}
 	for i := 1; i <= 5; i++ {
 		run := spool.RunID{Job: i, Task: 1}
-		_, pidfd, err := l.forks.start(&fork{path: "/bin/true", argv: []string{"true"}, dir: "/", lock: lock})
+		_, pidfd, err := l.forks.start(&fork{path: "/bin/true", name: "true", dir: "/", lock: lock})
 		if err != nil {
 			t.Fatal(err)
 		}

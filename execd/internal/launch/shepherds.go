@@ -59,9 +59,10 @@ func (ss *shepherds) fork(run spool.RunID, d spool.Dir) (int, error) {
 	ss.mu.Unlock()
 	pid, pidfd, err := ss.forks.start(&fork{
 		path: ss.Shepherd,
-		argv: []string{shepherdName(run), "-bg"},
+		name: shepherdName(run),
 		dir:  d.Path(),
 		lock: lock,
+		own:  ss.AsUser != nil && !s.foreign,
 	})
 	if err != nil {
 		ss.mu.Lock()

@@ -32,11 +32,11 @@ type place struct {
 	tries           []time.Duration // when attempts began
 }
 
-func (*place) Async(*job.Task) bool                   { return true }
-func (*place) Size(*job.Sandbox) int64                { return 0 }
-func (*place) Freeze(*job.Task, int)                  {}
-func (*place) Arrived(*job.Task)                      {}
-func (*place) Sync(context.Context, *job.Task) error  { return nil }
+func (*place) Async(*job.Task) bool                  { return true }
+func (*place) Size(*job.Sandbox) int64               { return 0 }
+func (*place) Freeze(*job.Task, int)                 {}
+func (*place) Arrived(*job.Task)                     {}
+func (*place) Sync(context.Context, *job.Task) error { return nil }
 
 func (p *place) Leaves(*job.Task) (when api.WhenOut, files, streams bool) { return p.when, true, false }
 

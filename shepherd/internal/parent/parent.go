@@ -32,11 +32,12 @@ const (
 
 // parent is the shepherd of one job.
 type parent struct {
-	dir     spool.Dir
-	version string
-	noStock string // see Options
-	config  *spool.Config
-	lock    *os.File
+	dir      spool.Dir
+	version  string
+	noStock  string // see Options
+	config   *spool.Config
+	lock     *os.File
+	assigned int // see Options
 
 	log      *trace.Log
 	results  results
@@ -88,9 +89,12 @@ type Options struct {
 	Dir       string   // of the job
 	Version   string   // for the trace
 	Argv      []string // as we were called
+	Standby   bool     // Dir is yet to be assigned by execd, see spool.Assignment
 	Detail    bool     // trace every step
 	Restarted bool     // this is the second start of a foreign one
 	NoStock   string   // why Grid Engine's own shepherd could not be started instead
+
+	assigned int // socket by which Dir was, until the run has settled; 0: there is none
 }
 
 // Run runs the job of a directory and returns the exit code. Call it in an
@@ -98,7 +102,7 @@ type Options struct {
 // because the kernel sends SIGCHLD to it and not to whichever thread waits.
 // Locking the thread would do as well, and costs a thread more.
 func Run(o Options) int {
-	foreign := o.foreign()
+	foreign := !o.Standby && o.foreign()
 	if foreign {
 		o.handOver() // first, since what is ignored stays so
 	}
@@ -106,6 +110,14 @@ func Run(o Options) int {
 	if foreign {
 		Complain(restart(o).Error())
 		return ExitNotStarted
+	}
+	if o.Standby {
+		if assigned, err := o.standby(); err != nil {
+			Complain("cannot wait for a job of execd: " + err.Error())
+			return ExitNotStarted
+		} else if !assigned {
+			return 0
+		}
 	}
 	if err := unix.Chdir(o.Dir); err != nil {
 		Complain("cannot work in " + strconv.Quote(o.Dir) + ": " + err.Error())
@@ -117,7 +129,7 @@ func Run(o Options) int {
 	}
 	dir := spool.OpenDir(".")
 	p := &parent{
-		dir: dir, version: o.Version, noStock: o.NoStock, log: log,
+		dir: dir, version: o.Version, noStock: o.NoStock, log: log, assigned: o.assigned,
 		results: results{dir: dir, log: log, admin: owner.User{UID: -1, GID: -1}},
 	}
 	lock, passed, err := takeLock(p.dir)
@@ -279,6 +291,9 @@ func (p *parent) messages() {
 			p.loop.Report = -1
 			if p.execing && !p.failed {
 				p.on(event{what: phase.Executed})
+				if p.state == phase.Working {
+					p.settle()
+				}
 			}
 		}
 	}
@@ -368,6 +383,7 @@ func (p *parent) fail(f *starter.Failure) {
 // was delivered: looking through /proc takes some, but a collection leaves more
 // dirty pages behind (60 kB) than a fresh shepherd has to give.
 func (p *parent) trim() {
+	p.settle()
 	p.config, p.launcher.config = nil, nil
 	debug.SetGCPercent(-1)
 	if p.job.littered {

@@ -156,13 +156,19 @@ func (r *rig) start() *running {
 		r.t.Fatal(err)
 	}
 	defer lock.Close()
-	p := &running{rig: r, cmd: exec.Command(cmp.Or(r.program, binary))}
+	return r.startWith(lock, r.dir.Path())
+}
+
+// startWith starts it in a directory with that descriptor 3.
+func (r *rig) startWith(third *os.File, dir string, args ...string) *running {
+	r.t.Helper()
+	p := &running{rig: r, cmd: exec.Command(cmp.Or(r.program, binary), args...)}
 	if r.fault != "" {
 		p.cmd.Path, p.cmd.Args[0] = "/proc/self/exe", faultArg+r.fault
 	}
-	p.cmd.Dir = r.dir.Path()
+	p.cmd.Dir = dir
 	p.cmd.Env = spool.StartEnvironment
-	p.cmd.ExtraFiles = []*os.File{lock}
+	p.cmd.ExtraFiles = []*os.File{third}
 	p.cmd.Stderr = &p.stderr
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -171,7 +177,7 @@ func (r *rig) start() *running {
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &mask, &old); err != nil {
 		r.t.Fatal(err)
 	}
-	err = p.cmd.Start()
+	err := p.cmd.Start()
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil); err != nil {
 		r.t.Fatal(err)
 	}

@@ -1,0 +1,181 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"paddock/internal/proc"
+	"paddock/spool"
+	"paddock/spool/spooltest"
+	"paddock/test/harness"
+)
+
+// ourShepherd is the path of our shepherd.
+var ourShepherd string
+
+func TestMain(m *testing.M) { os.Exit(harness.RunWithShepherd(m, &ourShepherd)) }
+
+// starts is a forker that serves, with directories of jobs.
+type starts struct {
+	*testing.T
+	forker
+	path string // of the shepherd
+}
+
+func newStarts(t *testing.T) *starts {
+	t.Helper()
+	s := &starts{T: t, forker: newForker(), path: ourShepherd}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() { s.run(stop); close(done) }()
+	t.Cleanup(func() {
+		close(stop)
+		<-done
+		if left := onStandby(t); len(left) > 0 {
+			t.Errorf("it has left %v on standby", left)
+		}
+	})
+	return s
+}
+
+// onStandby returns the processes of this one that are.
+func onStandby(t *testing.T) (pids []int) {
+	t.Helper()
+	all, err := proc.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if words := arguments(p.PID); p.Parent == os.Getpid() && len(words) > 1 && words[1] == spool.StandbyOption {
+			pids = append(pids, p.PID)
+		}
+	}
+	return pids
+}
+
+// arguments are those of a process.
+func arguments(pid int) []string {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return strings.Split(string(line), "\x00")
+}
+
+// job starts a shepherd for a job that does not end, and returns whether it was on standby,
+// and how to end it.
+func (s *starts) job() (standby bool, end func()) {
+	s.Helper()
+	dir := spool.OpenDir(s.TempDir())
+	config := spooltest.Config(s.T, spooltest.Job{Binary: "/bin/sleep", Args: []string{"1000"}})
+	if err := spooltest.Fill(dir, config, []string{"PATH=/bin"}); err != nil {
+		s.Fatal(err)
+	}
+	lock, err := dir.Lock()
+	if err != nil {
+		s.Fatal(err)
+	}
+	pid, pidfd, err := s.start(&fork{path: s.path, name: "shepherd-test", dir: dir.Path(), lock: lock, own: true})
+	if err = errors.Join(err, lock.Close()); err != nil {
+		s.Fatal(err)
+	}
+	words := arguments(pid)
+	return len(words) > 1 && words[1] != "-bg", func() {
+		s.Helper()
+		err := harness.WaitFor(time.Minute, "the job", func() (bool, error) {
+			_, err := dir.JobPID()
+			return err == nil, nil
+		})
+		if words := arguments(pid); words[0] != "shepherd-test" {
+			s.Errorf("shepherd %d is called %q", pid, words)
+		}
+		if err = errors.Join(err, unix.PidfdSendSignal(pidfd, unix.SIGTSTP, nil, 0)); err != nil {
+			s.Error(err)
+		}
+		for errors.Is(unix.Waitid(unix.P_PIDFD, pidfd, nil, unix.WEXITED, nil), unix.EINTR) {
+		}
+		unix.Close(pidfd)
+		if n, err := dir.ExitStatus(); err != nil || n != 0 {
+			s.Errorf("exit status %d, %v", n, err)
+		}
+	}
+}
+
+func (s *starts) wantJob(what string, standby bool) (end func()) {
+	s.Helper()
+	got, end := s.job()
+	if got != standby {
+		s.Errorf("%s: was on standby: %v", what, got)
+	}
+	return end
+}
+
+// await returns the one that is on standby, when there is one.
+func (s *starts) await() (pid int) {
+	s.Helper()
+	err := harness.WaitFor(time.Minute, "a shepherd on standby", func() (bool, error) {
+		pids := onStandby(s.T)
+		if len(pids) == 1 {
+			pid = pids[0]
+		}
+		return pid != 0, nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return pid
+}
+
+// One is on standby from the first job on, but never while a run has not settled.
+func TestStandby(t *testing.T) {
+	s := newStarts(t)
+	first := s.wantJob("first", false)
+	second := s.wantJob("second", true)
+	third := s.wantJob("third, at once", false)
+	first()
+	second()
+	third()
+	s.await()
+	s.wantJob("fourth", true)()
+}
+
+// One that has ended, or that is of a program that was replaced, gets no job.
+func TestStandbyLost(t *testing.T) {
+	for what, lose := range map[string]func(s *starts, pid int) error{
+		"killed": func(s *starts, pid int) error {
+			return errors.Join(unix.Kill(pid, unix.SIGKILL), harness.WaitFor(time.Minute, "its end", func() (bool, error) {
+				return len(onStandby(s.T)) == 0, nil
+			}))
+		},
+		"replaced": func(s *starts, _ int) error { return install(s.path) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newStarts(t)
+			s.path = filepath.Join(t.TempDir(), "shepherd")
+			if err := install(s.path); err != nil {
+				t.Fatal(err)
+			}
+			s.wantJob("first", false)()
+			pid := s.await()
+			if err := lose(s, pid); err != nil {
+				t.Fatal(err)
+			}
+			s.wantJob("second", false)()
+			if now := s.await(); now == pid {
+				t.Errorf("%d is still on standby", pid)
+			}
+		})
+	}
+}
+
+// install puts a copy of the shepherd in a place, in one step.
+func install(path string) error {
+	b, err := os.ReadFile(ourShepherd)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(path+".new", b, 0o755), os.Rename(path+".new", path))
+}
