@@ -176,6 +176,22 @@ func (d Dir) WriteNew(name string, data []byte) error {
 	return atomicfile.WriteNew(path, data, ModeOf(name))
 }
 
+// Create is WriteNew for a file that must not exist yet, not even empty, and returns it open.
+func (d Dir) Create(name string, data []byte) (*os.File, error) {
+	path, err := d.file("write", name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := atomicfile.Create(path, ModeOf(name))
+	if err != nil {
+		return nil, err
+	}
+	if err := atomicfile.AppendTo(f, data); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // Append appends to a file, which is created with the mode of the table if
 // there is none.
 func (d Dir) Append(name string, data []byte) error {

@@ -202,9 +202,14 @@ func OwnExtras(job *classad.Ad, now time.Time) (Extras, error) {
 	return e, nil
 }
 
-// KillSig returns the signal by which work is asked to end, as its ad says. For a signal
-// that does not ask for an end, such as SIGSTOP, it returns SIGTERM.
-func KillSig(work *classad.Ad) syscall.Signal {
+// KillSig returns the signal by which work is asked to end, as its ad says, which was read
+// strictly when it came. For a signal that does not ask for an end, such as SIGSTOP, it
+// returns SIGTERM.
+func KillSig(text string) syscall.Signal {
+	if !strings.Contains(strings.ToLower(text), "killsig") { // most have none: they need not be parsed
+		return syscall.SIGTERM
+	}
+	work, _ := classad.ParseOldLenient(text)
 	r := &reader{env: &classad.Env{My: work}, o: &RequestOptions{}}
 	switch s := r.signal("KillSig", syscall.SIGTERM); {
 	case r.err != nil, idle[s]:

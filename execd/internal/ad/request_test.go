@@ -262,12 +262,9 @@ func TestKillSig(t *testing.T) {
 		"KillSig = 22\n":                syscall.SIGTERM,
 		"KillSig = \"NONE\"\n":          syscall.SIGTERM,
 		"Iwd = 3\nKillSig = \"USR2\"\n": syscall.SIGUSR2,
+		"killSIG = Other\nother = 12\n": syscall.SIGUSR2,
 	} {
-		work, err := classad.ParseOld(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := KillSig(work); got != want {
+		if got := KillSig(text); got != want {
 			t.Errorf("%q: %v; want %v", text, got, want)
 		}
 	}

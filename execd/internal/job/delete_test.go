@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -91,6 +92,30 @@ func TestDeleteEnded(t *testing.T) {
 		d.byNumber = byNumber
 		if err := d.run(&told); err != nil || (len(told.all()) > 0) != byNumber {
 			t.Errorf("by number %t: %v, %v", byNumber, told.all(), err)
+		}
+	}
+}
+
+// While the record of the job with the last number is there it tells the number, and no
+// file of its own is written for each job that is over.
+func TestSequenceFromRecord(t *testing.T) {
+	root := newRoot(t)
+	s, _ := openStore(t, root)
+	for range 3 {
+		submit(t, s, api.SubmitRequest{})
+	}
+	for number, want := range []int{1: 0, 2: 0, 3: 3} {
+		if number == 0 {
+			continue
+		}
+		if _, err := s.Delete(t.Context(), &api.DeleteRequest{Jobs: []string{strconv.Itoa(number)}}, Caller{UID: alice.UID}, func(*Task) {}); err != nil {
+			t.Error(err)
+		}
+		if last, err := readSeqNum(root); err != nil || last != want {
+			t.Errorf("the last number on disk is %d, %v after job %d; want %d", last, err, number, want)
+		}
+		if next, _ := openStore(t, root); next.Last() != 3 {
+			t.Errorf("the next execd takes %d for the last number after job %d", next.Last(), number)
 		}
 	}
 }

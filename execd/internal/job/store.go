@@ -271,10 +271,12 @@ func (s *Store) remove(j *Job) {
 			return // the next start tells them
 		}
 	}
-	if err := s.keepSequence(max(s.Last(), j.Number)); err != nil {
-		// The record stays; the next start removes it.
-		s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
-		return
+	if last := s.Last(); s.Get(last) == nil { // else its record tells the number
+		if err := s.keepSequence(last); err != nil {
+			// The record stays; the next start removes it.
+			s.log.Warn(fmt.Sprintf("job %d: cannot remove its record: %v", j.Number, err))
+			return
+		}
 	}
 	if !s.ended.keeps(j.Number) {
 		s.discard(j.Number, s.path(j.Number), s.script(j.Number))

@@ -76,14 +76,19 @@ func (r *Runs) Lend(run spool.RunID, name string, data []byte, u *user.User) err
 	if err != nil {
 		return err
 	}
-	err = d.WriteNew(name, data)
-	if errors.Is(err, fs.ErrExist) { // it was lent before, and may be read now
-		err = d.Write(name, data)
-	}
-	if err != nil || !r.Privileged {
+	if !r.Privileged {
+		err := d.WriteNew(name, data)
+		if errors.Is(err, fs.ErrExist) { // it was lent before, and may be read now
+			err = d.Write(name, data)
+		}
 		return err
 	}
-	f, err := os.Open(d.Path(name))
+	f, err := d.Create(name, data)
+	if errors.Is(err, fs.ErrExist) {
+		if err = d.Write(name, data); err == nil {
+			f, err = os.Open(d.Path(name))
+		}
+	}
 	if err != nil {
 		return err
 	}

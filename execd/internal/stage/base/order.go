@@ -99,8 +99,7 @@ func endSignal(request *api.SubmitRequest) syscall.Signal {
 	if request.Work == nil {
 		return syscall.SIGTERM
 	}
-	work, _ := classad.ParseOldLenient(request.Work.Ad) // read strictly when it came
-	return ad.KillSig(work)
+	return ad.KillSig(request.Work.Ad)
 }
 
 // limit sets the limits of a run, the queue's, or what the job asked for with
