@@ -351,6 +351,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"readonly":      cmdReadonly,      // [!] readonly DIR: nothing more can be written below it; !: it can again (root)
 	"idle":          cmdIdle,          // idle SECONDS MAX: execd and its shepherds switch at most so often
 	"rss":           cmdRSS,           // rss MB: execd holds at most so much memory
+	"waitrss":       cmdWaitRSS,       // waitrss MB: wait until it does, as the runtime gives back within minutes what it needs no more
 	"checkxml":      cmdCheckXML,      // checkxml FILE: it is XML with the structure of Grid Engine's; FILE may be stdout
 	"serve":         cmdServe,         // serve DIR: an HTTP server, which $url leads to, has the files of DIR and takes more
 	"untouched":     cmdUntouched,     // untouched: execd still is the process that was started
@@ -710,6 +711,16 @@ func cmdRSS(ts *testscript.TestScript, neg bool, args []string) {
 	if kb > limit*1024 {
 		ts.Fatalf("execd holds %d kB; want at most %d MB", kb, limit)
 	}
+}
+
+func cmdWaitRSS(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, neg || len(args) != 1, "waitrss MB")
+	limit, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ts.Check(harness.WaitFor(harness.Patience, fmt.Sprintf("execd to hold at most %d MB", limit), func() (bool, error) {
+		kb, err := harness.StatusField(running(ts).PID(), "VmRSS")
+		return kb <= limit*1024, err
+	}))
 }
 
 func cmdUntouched(ts *testscript.TestScript, neg bool, args []string) {

@@ -133,8 +133,15 @@ func (s *starts) await() (pid int) {
 func TestStandby(t *testing.T) {
 	s := newStarts(t)
 	first := s.wantJob("first", false)
+	pid := s.await()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil { // its run does not settle
+		t.Fatal(err)
+	}
 	second := s.wantJob("second", true)
-	third := s.wantJob("third, at once", false)
+	third := s.wantJob("third", false)
+	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
 	first()
 	second()
 	third()
