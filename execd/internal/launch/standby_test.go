@@ -65,9 +65,8 @@ func arguments(pid int) []string {
 	return strings.Split(string(line), "\x00")
 }
 
-// job starts a shepherd for a job that does not end, and returns whether it was on standby,
-// and how to end it.
-func (s *starts) job() (standby bool, end func()) {
+// job starts a shepherd for a job that does not end, and returns how to end it.
+func (s *starts) job() (pid int, end func()) {
 	s.Helper()
 	dir := spool.OpenDir(s.TempDir())
 	config := spooltest.Config(s.T, spooltest.Job{Binary: "/bin/sleep", Args: []string{"1000"}})
@@ -82,14 +81,13 @@ func (s *starts) job() (standby bool, end func()) {
 	if err = errors.Join(err, lock.Close()); err != nil {
 		s.Fatal(err)
 	}
-	words := arguments(pid)
-	return len(words) > 1 && words[1] != "-bg", func() {
+	return pid, func() {
 		s.Helper()
 		err := harness.WaitFor(time.Minute, "the job", func() (bool, error) {
 			_, err := dir.JobPID()
 			return err == nil, nil
 		})
-		if words := arguments(pid); words[0] != "shepherd-test" {
+		if words := arguments(pid); words[0] != "shepherd-test" || words[1] != "-bg" {
 			s.Errorf("shepherd %d is called %q", pid, words)
 		}
 		if err = errors.Join(err, unix.PidfdSendSignal(pidfd, unix.SIGTSTP, nil, 0)); err != nil {
@@ -104,11 +102,12 @@ func (s *starts) job() (standby bool, end func()) {
 	}
 }
 
-func (s *starts) wantJob(what string, standby bool) (end func()) {
+// wantJob starts one for a job, which is to be the one on standby, or must not be it.
+func (s *starts) wantJob(what string, standby int, is bool) (end func()) {
 	s.Helper()
-	got, end := s.job()
-	if got != standby {
-		s.Errorf("%s: was on standby: %v", what, got)
+	pid, end := s.job()
+	if (pid == standby) != is {
+		s.Errorf("%s job: shepherd %d has it; on standby was %d", what, pid, standby)
 	}
 	return end
 }
@@ -132,21 +131,20 @@ func (s *starts) await() (pid int) {
 // One is on standby from the first job on, but never while a run has not settled.
 func TestStandby(t *testing.T) {
 	s := newStarts(t)
-	first := s.wantJob("first", false)
+	_, first := s.job()
 	pid := s.await()
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil { // its run does not settle
 		t.Fatal(err)
 	}
-	second := s.wantJob("second", true)
-	third := s.wantJob("third", false)
+	second := s.wantJob("second", pid, true)
+	third := s.wantJob("third", pid, false)
 	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	first()
 	second()
 	third()
-	s.await()
-	s.wantJob("fourth", true)()
+	s.wantJob("fourth", s.await(), true)()
 }
 
 // One that has ended, or that is of a program that was replaced, gets no job.
@@ -165,12 +163,13 @@ func TestStandbyLost(t *testing.T) {
 			if err := install(s.path); err != nil {
 				t.Fatal(err)
 			}
-			s.wantJob("first", false)()
+			_, first := s.job()
+			first()
 			pid := s.await()
 			if err := lose(s, pid); err != nil {
 				t.Fatal(err)
 			}
-			s.wantJob("second", false)()
+			s.wantJob("second", pid, false)()
 			if now := s.await(); now == pid {
 				t.Errorf("%d is still on standby", pid)
 			}

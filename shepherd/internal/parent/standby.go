@@ -72,13 +72,13 @@ func signaled() (bool, error) {
 	}
 }
 
-// rename writes what this process is called where the list of processes has its
-// arguments, which lie there one after the other.
+// rename writes what this process is called, as one that is started for its job, where the
+// list of processes has its arguments, which lie there one after the other.
 func rename(argv []string, name string) {
 	first, last := argv[0], argv[len(argv)-1]
 	begin := unsafe.Pointer(unsafe.StringData(first))
 	size := uintptr(unsafe.Pointer(unsafe.StringData(last))) + uintptr(len(last)) - uintptr(begin)
 	room := unsafe.Slice((*byte)(begin), size)
 	clear(room)
-	copy(room[:size-1], name)
+	copy(room[:size-1], name+"\x00-bg")
 }

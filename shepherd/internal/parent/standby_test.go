@@ -80,15 +80,17 @@ func TestStandby(t *testing.T) {
 // It is called as the job's shepherd in the list of processes, holds its lock, and takes what
 // execd tells it; and execd hears when the run has settled, though the job goes on.
 func TestStandbyRuns(t *testing.T) {
-	r := newRig(t, `trap 'exit 3' TERM; echo up >up; mkfifo never; read x <>never`)
+	r := newRig(t, `trap 'exit 3' TERM; mkfifo never; echo up; read x <>never`)
+	said := r.pipe()
 	s := r.standby()
 	s.assign("shepherd-7.1")
 	s.settled()
+	said()
 	if held, err := r.dir.Held(); !held || err != nil {
 		t.Errorf("held: %v, %v", held, err)
 	}
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.cmd.Process.Pid))
-	if name, rest, _ := bytes.Cut(line, []byte{0}); err != nil || string(name) != "shepherd-7.1" || len(bytes.Trim(rest, "\x00")) > 0 {
+	if text := string(bytes.TrimRight(line, "\x00")); err != nil || text != "shepherd-7.1\x00-bg" {
 		t.Errorf("it is called %q, %v", line, err)
 	}
 	if err := r.dir.Append(spool.FileSignals, spool.AppendSignals(nil, []spool.Signal{{Signal: int(unix.SIGTERM), Seq: 1}})); err != nil {
