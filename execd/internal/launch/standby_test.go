@@ -183,5 +183,5 @@ func install(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(path+".new", b, 0o755), os.Rename(path+".new", path))
+	return errors.Join(harness.WriteExecutable(path+".new", string(b)), os.Rename(path+".new", path))
 }
