@@ -3,21 +3,20 @@ package spool
 import (
 	"bytes"
 	"errors"
+	"strings"
 )
 
-// A shepherd on standby was started before there was a job for it, so that the next job
-// does not wait for its start. It has the option StandbyOption, an argument of
-// StandbyRoom bytes, and a socket of the kind SOCK_SEQPACKET as descriptor 3. The one
-// message that it reads there is an Assignment, which comes with the lock of the
-// directory, and it closes the socket when the run has settled: another start would take
-// processors from its own before that. It ends when execd closes the socket, or when it
-// gets a signal, before there is an Assignment.
-const (
-	StandbyOption = "-standby"
-	// StandbyRoom is what the list of processes has for the name of a shepherd: that which
-	// is given with the job takes the place of the arguments.
-	StandbyRoom = 96
-)
+// StandbyOption has a shepherd be on standby: it was started before there was a job for it,
+// so that the next job does not wait for its start. It has StandbyArgs, and a socket of the
+// kind SOCK_SEQPACKET as descriptor 3. The one message that it reads there is an Assignment,
+// which comes with the lock of the directory, and it closes the socket when the run has
+// settled: another start would take processors from its own before that. It ends when execd
+// closes the socket, or when it gets a signal, before there is an Assignment.
+const StandbyOption = "-standby"
+
+// StandbyArgs returns the arguments of a shepherd on standby, the first its name. The last is
+// room in the list of processes for the name that comes with the job.
+func StandbyArgs() []string { return []string{"shepherd", StandbyOption, strings.Repeat(" ", 96)} }
 
 // MaxAssignment is the most that an Assignment may have, in bytes.
 const MaxAssignment = 8 << 10

@@ -62,23 +62,12 @@ func (s starter) start(dir string) (pid int, err error) {
 	if !s.lock {
 		return s.fork(dir, null)
 	}
-	lock, err := takeLock(dir)
+	lock, err := spool.LockFile(filepath.Join(dir, spool.FileLock))
 	if err != nil {
 		return 0, err
 	}
 	defer lock.Close()
 	return s.fork(dir, null, lock)
-}
-
-func takeLock(dir string) (*os.File, error) {
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	return lock, nil
 }
 
 // fork starts it with null as its standard streams, and what is handed over behind them.
@@ -121,7 +110,7 @@ func (s starter) ready() (*ready, error) {
 	}
 	far := os.NewFile(uintptr(ends[1]), "standby")
 	defer far.Close()
-	s.argv = append(slices.Clone(s.argv), spool.StandbyOption, strings.Repeat(" ", spool.StandbyRoom))
+	s.argv = spool.StandbyArgs()
 	r := &ready{socket: ends[0]}
 	if r.pid, err = s.fork("/", null, far); err != nil {
 		return nil, errors.Join(err, unix.Close(r.socket))
@@ -135,7 +124,7 @@ func (s starter) ready() (*ready, error) {
 // assign gives it the job of dir.
 func (r *ready) assign(dir string) (pid int, err error) {
 	defer unix.Close(r.socket)
-	lock, err := takeLock(dir)
+	lock, err := spool.LockFile(filepath.Join(dir, spool.FileLock))
 	if err != nil {
 		return 0, err
 	}

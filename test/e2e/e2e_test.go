@@ -704,23 +704,27 @@ func (b *bed) restless(ts *testscript.TestScript, execd, seconds, limit int) str
 
 func cmdRSS(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg || len(args) != 1, "rss MB")
-	limit, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	kb, err := harness.StatusField(running(ts).PID(), "VmRSS")
-	ts.Check(err)
-	if kb > limit*1024 {
-		ts.Fatalf("execd holds %d kB; want at most %d MB", kb, limit)
+	kb, limit := rss(ts, args[0])
+	if kb > limit {
+		ts.Fatalf("execd holds %d kB; want at most %s MB", kb, args[0])
 	}
 }
 
 func cmdWaitRSS(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, neg || len(args) != 1, "waitrss MB")
-	limit, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	ts.Check(harness.WaitFor(harness.Patience, fmt.Sprintf("execd to hold at most %d MB", limit), func() (bool, error) {
-		kb, err := harness.StatusField(running(ts).PID(), "VmRSS")
-		return kb <= limit*1024, err
+	ts.Check(harness.WaitFor(harness.Patience, "execd to hold at most "+args[0]+" MB", func() (bool, error) {
+		kb, limit := rss(ts, args[0])
+		return kb <= limit, nil
 	}))
+}
+
+// rss returns how much memory execd holds, and what so many MB are, in kB.
+func rss(ts *testscript.TestScript, mb string) (kb, limit int) {
+	limit, err := strconv.Atoi(mb)
+	ts.Check(err)
+	kb, err = harness.StatusField(running(ts).PID(), "VmRSS")
+	ts.Check(err)
+	return kb, limit * 1024
 }
 
 func cmdUntouched(ts *testscript.TestScript, neg bool, args []string) {

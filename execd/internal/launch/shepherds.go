@@ -145,18 +145,18 @@ func (ss *shepherds) gone(run spool.RunID) {
 		return
 	}
 	if s.child {
-		reap(s.pidfd)
+		reap(s.pidfd, unix.WNOHANG)
 	}
 	unix.Close(s.pidfd)
 	ss.watch.neglect(run)
 	ss.Exited(run)
 }
 
-// reap takes the exit status of a child that has ended, which must not stay a zombie.
-// The status itself is in the file exit_status.
-func reap(pidfd int) {
+// reap takes the exit status of a child, which must not stay a zombie: of one that has
+// ended with WNOHANG, else when it has. The status itself is in the file exit_status.
+func reap(pidfd, options int) {
 	for {
-		err := unix.Waitid(unix.P_PIDFD, pidfd, nil, unix.WEXITED|unix.WNOHANG, nil)
+		err := unix.Waitid(unix.P_PIDFD, pidfd, nil, unix.WEXITED|options, nil)
 		if err != unix.EINTR {
 			return
 		}

@@ -1,9 +1,7 @@
 package launch
 
 import (
-	"errors"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -32,7 +30,7 @@ func (f *forker) newStandby(path string) *standby {
 	far := os.NewFile(uintptr(ends[1]), "standby")
 	defer far.Close()
 	s.socket = ends[0]
-	s.pid, s.pidfd, err = f.fork(far, "/", path, "shepherd", spool.StandbyOption, strings.Repeat(" ", spool.StandbyRoom))
+	s.pid, s.pidfd, err = f.fork(far, "/", path, spool.StandbyArgs()...)
 	if err == nil {
 		err = unix.SetNonblock(s.socket, true)
 	}
@@ -83,7 +81,6 @@ func (f *forker) dismiss() {
 	f.standby = nil
 	unix.Close(s.socket)
 	_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0)
-	for errors.Is(unix.Waitid(unix.P_PIDFD, s.pidfd, nil, unix.WEXITED, nil), unix.EINTR) {
-	}
+	reap(s.pidfd, 0)
 	unix.Close(s.pidfd)
 }

@@ -93,8 +93,7 @@ func (s *starts) job() (pid int, end func()) {
 		if err = errors.Join(err, unix.PidfdSendSignal(pidfd, unix.SIGTSTP, nil, 0)); err != nil {
 			s.Error(err)
 		}
-		for errors.Is(unix.Waitid(unix.P_PIDFD, pidfd, nil, unix.WEXITED, nil), unix.EINTR) {
-		}
+		reap(pidfd, 0)
 		unix.Close(pidfd)
 		if n, err := dir.ExitStatus(); err != nil || n != 0 {
 			s.Errorf("exit status %d, %v", n, err)

@@ -161,18 +161,11 @@ func (m *Manager) remove(path string, aside func(do func())) error {
 // on other hosts leave nothing else there, and would cost a process with the rights of
 // their owner. What may take time, or is no such file any more, is left to that one.
 func dropStreams(dir *os.File) {
-	say, err := openAt(dir, order.DirSay)
-	if err != nil {
-		return
-	}
-	defer say.Close()
-	at := int(say.Fd())
-	for _, name := range []string{order.FileStdout, order.FileStderr} {
-		var st unix.Stat_t
-		if unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Size == 0 && st.Mode&unix.S_IFMT == unix.S_IFREG {
-			_ = unix.Unlinkat(at, name, 0)
+	eachStream(dir, func(say int, name string, st *unix.Stat_t) {
+		if st.Size == 0 && st.Mode&unix.S_IFMT == unix.S_IFREG {
+			_ = unix.Unlinkat(say, name, 0)
 		}
-	}
+	})
 }
 
 // clear removes one of the directories that belong to the owner of the job. Root does not

@@ -347,19 +347,26 @@ func carries(t *job.Task, r *api.SubmitRequest) *order.Send {
 
 // hasStreams reports whether something was written to the standard streams of a run, in its
 // sandbox.
-func hasStreams(box *os.File) bool {
+func hasStreams(box *os.File) (has bool) {
+	eachStream(box, func(_ int, _ string, st *unix.Stat_t) { has = has || st.Size > 0 })
+	return has
+}
+
+// eachStream looks at the files of standard streams that are in a sandbox. They are their
+// owner's, as is their directory, and may be anything.
+func eachStream(box *os.File, do func(say int, name string, st *unix.Stat_t)) {
 	say, err := openAt(box, order.DirSay)
 	if err != nil {
-		return false
+		return
 	}
 	defer say.Close()
+	at := int(say.Fd())
 	for _, name := range []string{order.FileStdout, order.FileStderr} {
 		var st unix.Stat_t
-		if unix.Fstatat(int(say.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Size > 0 {
-			return true
+		if unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			do(at, name, &st)
 		}
 	}
-	return false
 }
 
 // selects returns which of what a run has left is sent beside what is named.

@@ -291,9 +291,6 @@ func (p *parent) messages() {
 			p.loop.Report = -1
 			if p.execing && !p.failed {
 				p.on(event{what: phase.Executed})
-				if p.state == phase.Working {
-					p.settle()
-				}
 			}
 		}
 	}
@@ -326,6 +323,8 @@ func (p *parent) on(e event) {
 		p.start()
 	case phase.Fail:
 		p.fail(e.fail)
+	case phase.Settle:
+		p.settle()
 	case phase.Note:
 		p.runs()
 	case phase.Hold:

@@ -28,7 +28,7 @@ func (r *rig) standby() *standing {
 	}
 	far := os.NewFile(uintptr(ends[1]), "far")
 	defer far.Close()
-	s := &standing{r.startWith(far, "/", spool.StandbyOption, strings.Repeat(" ", spool.StandbyRoom)), ends[0]}
+	s := &standing{r.startWith(far, "/", spool.StandbyArgs()[1:]...), ends[0]}
 	r.t.Cleanup(s.close)
 	return s
 }

@@ -139,6 +139,7 @@ const (
 	Cancel                   // note that the job is not wanted, and begin nothing
 	Go                       // tell it to become the job
 	Fail                     // record why something was not started
+	Settle                   // tell execd that the start of the run is through with the processors
 	Note                     // note that the job runs, and deliver what was held back
 	Hold                     // keep a signal until the job runs
 	Deliver                  // send a signal to every process of the job, once each, or do what is configured instead
@@ -159,7 +160,7 @@ const (
 
 var actionNames = [actions]string{
 	Impossible: "impossible", Carry: "carry on", Advance: "advance", Call: "call", Connect: "connect", Forgo: "forgo",
-	Cancel: "cancel", Go: "go", Fail: "fail", Note: "note", Hold: "hold", Deliver: "deliver", Miss: "miss", Greet: "greet",
+	Cancel: "cancel", Go: "go", Fail: "fail", Settle: "settle", Note: "note", Hold: "hold", Deliver: "deliver", Miss: "miss", Greet: "greet",
 	Kill: "kill", Stop: "stop", Judge: "judge", Collect: "collect", Sweep: "sweep", Trim: "make ready to wait", Finish: "finish",
 	Abandon: "abandon", Farewell: "say farewell", HangUp: "hang up",
 }
@@ -200,7 +201,7 @@ var Table = [states][events]Step{
 		Late: {Forgo, Between}, Quiet: {Carry, Connecting},
 	},
 	Calling: {
-		Executed:  {Carry, Working},
+		Executed:  {Settle, Working},
 		Failed:    {Fail, Calling}, // its process still has to end
 		Ended:     {Judge, Between},
 		Connected: {Greet, Calling}, Lost: {Miss, Calling}, // seen to when the job would start
