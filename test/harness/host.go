@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"paddock/spool"
 )
 
 // UsersLock is held by whoever changes the accounts of this host, or copies them.
@@ -185,6 +187,13 @@ type Process struct {
 }
 
 func (p Process) String() string { return fmt.Sprintf("process %d %s (%s)", p.PID, p.Exe, p.Args) }
+
+// OfHost reports whether the process is there also while no job is: execd, and the shepherd
+// that it keeps on standby.
+func (p Process) OfHost() bool {
+	name := filepath.Base(p.Exe)
+	return name == "execd" || name == "shepherd" && strings.HasPrefix(p.Args, strings.TrimSpace(strings.Join(spool.StandbyArgs(), " ")))
+}
 
 // Processes lists the processes of a test: those whose binary or working
 // directory is below dir, the execd that was told to use it, and what jobs

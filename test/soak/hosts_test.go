@@ -641,7 +641,7 @@ func (p *pool) clean(t *testing.T) {
 		}
 		processes, err := harness.Processes(p.base)
 		for _, q := range processes {
-			if name := filepath.Base(q.Exe); name != "execd" && name != "cat" { // of a host
+			if !q.OfHost() && filepath.Base(q.Exe) != "cat" { // which holds a host's network
 				left = append(left, q.String())
 			}
 		}

@@ -1,7 +1,6 @@
 package soak
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -688,7 +687,7 @@ func (b *boxes) clean(t *testing.T) {
 		}
 		processes, err := harness.Processes(b.base)
 		for _, p := range processes {
-			if p.PID != b.daemon.PID() && !bytes.HasSuffix([]byte(p.Exe), []byte("/execd")) {
+			if !p.OfHost() {
 				left = append(left, p.String())
 			}
 		}
