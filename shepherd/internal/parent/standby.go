@@ -15,6 +15,7 @@ import (
 // It reports false when there is none to come: execd is gone, or wants this shepherd no
 // more, or a signal came, which cannot have been meant for a job.
 func (o *Options) standby() (assigned bool, err error) {
+	starter.Warm()
 	called, err := signaled()
 	if called || err != nil {
 		return false, err

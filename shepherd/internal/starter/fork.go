@@ -51,10 +51,11 @@ const heapChunk = 4 << 20
 
 // fork forks. The process that it makes has memory of its own: the rights that
 // it takes on must not make this one a stranger to root (prctl(2),
-// PR_SET_DUMPABLE), and it is not waited for. Go's heap is left out of that memory,
-// except for the pages of this stack, because nothing else of it is needed there, and
-// what both have is copied page by page when the shepherd goes on and writes to it,
-// which costs more than all the rest of a fork.
+// PR_SET_DUMPABLE), and it is not waited for. Go's heap is left out of that memory, here
+// and by Warm, except for the pages of this stack, because nothing else of it is needed
+// there, and what both have is copied page by page when the shepherd goes on and writes to
+// it, which costs more than all the rest of a fork. Nobody else forks so: what package
+// syscall starts shares its memory with this process until it is another program.
 //
 //go:noinline
 //go:norace
@@ -64,17 +65,14 @@ func fork(a *area, args *cloneArgs, page uintptr) (pid uintptr, errno unix.Errno
 	beforeFork() // from now on the stack does not move
 	sp := uintptr(unsafe.Pointer(&here)) &^ (page - 1)
 	heap := sp &^ (heapChunk - 1)
-	if low, high := sp-2*page, sp+2*page; low > heap && high < heap+heapChunk {
-		syscall.RawSyscall(unix.SYS_MADVISE, heap, low-heap, unix.MADV_DONTFORK)
-		syscall.RawSyscall(unix.SYS_MADVISE, high, heap+heapChunk-high, unix.MADV_DONTFORK)
-	}
+	syscall.RawSyscall(unix.SYS_MADVISE, heap, heapChunk, unix.MADV_DONTFORK)
+	syscall.RawSyscall(unix.SYS_MADVISE, sp-2*page, 5*page, unix.MADV_DOFORK)
 	// The kernel forgets the runtime's handlers at once.
 	args.flags |= unix.CLONE_CLEAR_SIGHAND
 	pid, _, errno = syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0)
 	if errno == 0 && pid == 0 {
 		a.execute()
 	}
-	syscall.RawSyscall(unix.SYS_MADVISE, heap, heapChunk, unix.MADV_DOFORK)
 	if errno != 0 { // before Linux 5.5
 		args.flags &^= unix.CLONE_CLEAR_SIGHAND
 		if args.flags&unix.CLONE_INTO_CGROUP != 0 {

@@ -45,6 +45,8 @@ const (
 	// areaSize is more than the kernel lets a program have of arguments and
 	// environment, which is 6 MB, twice. What is not used is not there.
 	areaSize = 16 << 20
+	// textOfStart is what most plans have of them.
+	textOfStart = 12 << 10
 )
 
 // report is the message to the shepherd that a step has failed.
@@ -124,6 +126,7 @@ func newPlan() (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	populate(uintptr(at), unsafe.Sizeof(area{})+textOfStart)
 	p := &plan{area: (*area)(at), size: areaSize, used: unsafe.Sizeof(area{}), regs: firstReg}
 	p.area.regs[traceReg] = ^uintptr(0)
 	return p, nil
