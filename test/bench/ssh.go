@@ -157,7 +157,7 @@ func (b *bench) sshTrue(d *harness.Daemon, server *sshServer) error {
 	}
 	b.report(row{
 		what: "qrsh true, beside OpenSSH's ssh true", unit: "ms",
-		theirs: milliseconds(median(took[0])), ours: milliseconds(median(took[1])), limit: 0.15,
+		theirs: milliseconds(median(took[0])), ours: milliseconds(median(took[1])), limit: 0.08,
 	})
 	return nil
 }
