@@ -176,13 +176,13 @@ func (d Dir) WriteNew(name string, data []byte) error {
 	return atomicfile.WriteNew(path, data, ModeOf(name))
 }
 
-// Create is WriteNew for a file that must not exist yet, not even empty, and returns it open.
-func (d Dir) Create(name string, data []byte) (*os.File, error) {
+// Refill is WriteNew for a file to which others may have rights, and returns it open.
+func (d Dir) Refill(name string, data []byte) (*os.File, error) {
 	path, err := d.file("write", name)
 	if err != nil {
 		return nil, err
 	}
-	f, err := atomicfile.Create(path, ModeOf(name))
+	f, err := atomicfile.Refill(path, ModeOf(name))
 	if err != nil {
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func TestModes(t *testing.T) {
 			}
 		}
 		run := spool.RunID{Job: 42, Task: 1}
-		d, err := r.Stage(run)
+		d, err := r.Stage(run, -1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -438,13 +438,13 @@ func wantTree(t *testing.T, r *spool.Root, want ...string) {
 func TestLife(t *testing.T) {
 	r := newRoot(t)
 	run := spool.RunID{Job: 42, Task: 1, Run: 3}
-	d, err := r.Stage(run)
+	d, err := r.Stage(run, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, d.Path("left-over"), "")
 	// Staged again, it starts from nothing.
-	if d, err = r.Stage(run); err != nil {
+	if d, err = r.Stage(run, -1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(d.Path("left-over")); !errors.Is(err, fs.ErrNotExist) {
@@ -488,7 +488,7 @@ func TestStaleDirectories(t *testing.T) {
 	run := spool.RunID{Job: 42, Task: 1}
 	for n := range 3 {
 		run.Run = n
-		d, err := r.Stage(run)
+		d, err := r.Stage(run, -1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -566,7 +566,7 @@ func TestRemoveStaysInside(t *testing.T) {
 	}
 	// A link is removed, what is behind it stays, at the top and further in.
 	run := spool.RunID{Job: 1, Task: 1}
-	d, err := r.Stage(run)
+	d, err := r.Stage(run, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -581,7 +581,7 @@ func TestRemoveStaysInside(t *testing.T) {
 		t.Errorf("the file behind the link: %v", err)
 	}
 	for _, bad := range []spool.RunID{{}, {Job: -1, Task: 1}, {Job: 1, Task: 1, Run: -1}} {
-		if _, err := r.Stage(bad); err == nil {
+		if _, err := r.Stage(bad, -1); err == nil {
 			t.Errorf("Stage(%v) succeeded", bad)
 		}
 		if _, err := r.Activate(bad); err == nil {
@@ -622,7 +622,7 @@ func TestWrongKinds(t *testing.T) {
 	if _, err := r.Finish(run); !errors.Is(err, unix.ENOTDIR) {
 		t.Errorf("Finish of a link: %v; want ENOTDIR", err)
 	}
-	if d, err := r.Stage(run); err != nil || !modeOf(t, d.Path()).IsDir() {
+	if d, err := r.Stage(run, -1); err != nil || !modeOf(t, d.Path()).IsDir() {
 		t.Errorf("Stage over a link: %v", err)
 	}
 
@@ -669,7 +669,7 @@ func TestSweepDots(t *testing.T) {
 
 // life brings a run from staging to its removal.
 func life(r *spool.Root, run spool.RunID, c *spool.Config) error {
-	d, err := r.Stage(run)
+	d, err := r.Stage(run, -1)
 	if err != nil {
 		return err
 	}
@@ -827,7 +827,7 @@ func TestRecycle(t *testing.T) {
 	finished := func(job int) spool.Dir {
 		t.Helper()
 		run := spool.RunID{Job: job, Task: 1}
-		d, err := root.Stage(run)
+		d, err := root.Stage(run, -1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -859,10 +859,10 @@ func TestRecycle(t *testing.T) {
 
 	d := finished(1)
 	before := inode(d.Path())
-	if err := root.Recycle(d); err != nil {
+	if err := root.Recycle(d, 0); err != nil {
 		t.Fatal(err)
 	}
-	d, err = root.Stage(spool.RunID{Job: 2, Task: 1})
+	d, err = root.Stage(spool.RunID{Job: 2, Task: 1}, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -900,10 +900,10 @@ func TestRecycle(t *testing.T) {
 		if err := spoil(d); err != nil {
 			t.Fatal(err)
 		}
-		if err := root.Recycle(d); err != nil {
+		if err := root.Recycle(d, 0); err != nil {
 			t.Errorf("%s: Recycle: %v", what, err)
 		}
-		next, err := root.Stage(spool.RunID{Job: 4, Task: 1})
+		next, err := root.Stage(spool.RunID{Job: 4, Task: 1}, -1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -919,14 +919,63 @@ func TestRecycle(t *testing.T) {
 		t.Errorf("a file with a second name was emptied: %q, %v", b, err)
 	}
 
+	// What was lent stays for a run of the same owner, and for nobody else.
+	for _, tc := range []struct {
+		what  string
+		owner int
+		spoil func(path string) error
+		same  bool
+	}{
+		{"the same owner", 7, func(string) error { return nil }, true},
+		{"the same owner, other rights", 7, func(path string) error { return os.Chmod(path, 0o640) }, true},
+		{"another owner", 8, func(string) error { return nil }, false},
+		{"a second name", 7, func(path string) error { return os.Link(path, root.Path("kept too")) }, false},
+	} {
+		d := finished(7)
+		path := d.Path(spool.FileHookJobAd)
+		if err := errors.Join(d.WriteNew(spool.FileHookJobAd, []byte("secret\n")), tc.spoil(path)); err != nil {
+			t.Fatal(err)
+		}
+		was := inode(path)
+		if err := root.Recycle(d, 7); err != nil {
+			t.Errorf("%s: Recycle: %v", tc.what, err)
+		}
+		next, err := root.Stage(spool.RunID{Job: 8, Task: 1}, tc.owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there, err := next.Has(spool.FileHookJobAd)
+		if err != nil || there != tc.same {
+			t.Errorf("%s: the next run has the file: %v, %v; want %v", tc.what, there, err, tc.same)
+		}
+		f, err := next.Refill(spool.FileHookJobAd, []byte("new\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", tc.what, err)
+		}
+		f.Close()
+		b, err := next.Read(spool.FileHookJobAd)
+		if err != nil || string(b) != "new\n" || tc.same && inode(next.Path(spool.FileHookJobAd)) != was {
+			t.Errorf("%s: the file has %q, %v", tc.what, b, err)
+		}
+		if _, err := next.Refill(spool.FileHookJobAd, nil); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: Refill of a file that is not empty: %v", tc.what, err)
+		}
+		if err := root.Remove(next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := os.ReadFile(root.Path("kept too")); err != nil || string(b) != "secret\n" {
+		t.Errorf("a lent file with a second name was emptied: %q, %v", b, err)
+	}
+
 	// After a crash, spares are swept away like all that was half removed.
-	if err := root.Recycle(finished(5)); err != nil {
+	if err := root.Recycle(finished(5), 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := root.SweepDots(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := root.Stage(spool.RunID{Job: 6, Task: 1}); err != nil {
+	if _, err := root.Stage(spool.RunID{Job: 6, Task: 1}, -1); err != nil {
 		t.Errorf("Stage after the spare was swept: %v", err)
 	}
 }

@@ -22,8 +22,14 @@ type Root struct {
 	path string
 
 	mu     sync.Mutex
-	spares []string // guarded by mu; names of directories in staging, see Recycle
-	spare  int      // guarded by mu; number of the last
+	spares []spare // guarded by mu; directories in staging, see Recycle
+	last   int     // guarded by mu; number of the last
+}
+
+// A spare is a directory that the next run may have.
+type spare struct {
+	name string
+	lent int // uid of whom its files are lent to, -1 if it has none of these
 }
 
 // OpenRoot opens the spool at a path. With create it makes what is missing of
@@ -223,14 +229,15 @@ func checkRun(verb string, run RunID) error {
 	return nil
 }
 
-// Stage makes the directory in which a run is built, 0700 until Admit. A
-// left-over of that name is removed: what stands in staging was never started.
-func (r *Root) Stage(run RunID) (Dir, error) {
+// Stage makes the directory in which a run is built, 0700 until Admit. reader is the
+// uid of its owner if files of it are lent to him, see Refill; else -1. A left-over of
+// that name is removed: what stands in staging was never started.
+func (r *Root) Stage(run RunID, reader int) (Dir, error) {
 	if err := checkRun("stage run", run); err != nil {
 		return Dir{}, err
 	}
 	d := r.Staging(run)
-	if r.reuse(d) {
+	if r.reuse(d, reader) {
 		return d, nil
 	}
 	err := atomicfile.Mkdir(d.path, 0o700)
@@ -336,8 +343,8 @@ var recycled = [...]string{
 	FileError, FileExitStatus, FileUsage, FileHooks, FileLease,
 }
 
-// lent are files that a directory may have had which is used again: somebody else had rights to
-// them.
+// lent are files that the owner of a run may read: who has had one open before sees what is written
+// to it later. They stay for a run of the same owner.
 var lent = [...]string{FileHookJobAd, FileHookSlotAd}
 
 // Recycle is Remove for a directory whose run is over, except that the
@@ -345,35 +352,39 @@ var lent = [...]string{FileHookJobAd, FileHookSlotAd}
 // an empty file says the same as none (see Dir). Making and removing a dozen
 // files for each job is a large part of what a short job costs, and on some
 // file systems by far the largest. What is not an ordinary file of an ordinary
-// run is never kept.
-func (r *Root) Recycle(d Dir) error {
+// run is never kept. owner is the uid of the run's.
+func (r *Root) Recycle(d Dir, owner int) error {
 	r.mu.Lock()
-	r.spare++
-	name := ".spare-" + strconv.Itoa(r.spare)
+	r.last++
+	s := spare{name: ".spare-" + strconv.Itoa(r.last), lent: -1}
 	full := len(r.spares) >= maxSpares
 	r.mu.Unlock()
 	if full || !ordinary(d) {
 		return r.Remove(d)
 	}
 	// In staging nobody takes it for anything, whatever happens meanwhile.
-	hidden := Dir{path: r.Path(DirStaging, name)}
+	hidden := Dir{path: r.Path(DirStaging, s.name)}
 	if err := atomicfile.RenameNew(d.path, hidden.path); err != nil {
 		return r.Remove(d)
 	}
-	if err := empty(hidden); err != nil {
+	has, err := empty(hidden)
+	if err != nil {
 		if err := atomicfile.RemoveAll(hidden.path); err != nil {
 			return cannot("remove job directory", d.path, err)
 		}
 		return nil
 	}
+	if has {
+		s.lent = owner
+	}
 	r.mu.Lock()
-	r.spares = append(r.spares, name)
+	r.spares = append(r.spares, s)
 	r.mu.Unlock()
 	return nil
 }
 
 // ordinary reports whether a directory has no other entries than those that
-// may stay, or were lent.
+// may stay.
 func ordinary(d Dir) bool {
 	names, err := readNames(d.path)
 	return err == nil && !slices.ContainsFunc(names, func(name string) bool {
@@ -381,41 +392,72 @@ func ordinary(d Dir) bool {
 	})
 }
 
-// empty takes the content from all files of a directory, and removes those that were lent.
-func empty(d Dir) error {
+// empty takes the content from all files of a directory, and reports whether some of them are
+// lent.
+func empty(d Dir) (hasLent bool, err error) {
 	names, err := readNames(d.path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, name := range names {
-		if slices.Contains(lent[:], name) || ModeOf(name)&0o200 == 0 && unix.Geteuid() != 0 {
-			// Nobody but root could fill one again without the right to write.
-			if err := atomicfile.Remove(d.Path(name)); err != nil {
-				return err
+		var kept bool
+		path, mode, shared := d.Path(name), ModeOf(name), slices.Contains(lent[:], name)
+		switch {
+		case shared:
+			kept, err = atomicfile.EmptyShared(path)
+			hasLent = hasLent || kept
+		case mode&0o200 != 0 || unix.Geteuid() == 0: // else nobody could fill it again
+			if kept, err = atomicfile.Empty(path, mode); err == nil && !kept {
+				err = errors.New("not a file that can be used again")
 			}
-			continue
 		}
-		done, err := atomicfile.Empty(d.Path(name), ModeOf(name))
-		if err == nil && !done {
-			err = errors.New("not a file that can be used again")
+		if err == nil && !kept {
+			err = atomicfile.Remove(path)
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
-	return atomicfile.Chmod(d.path, -1, unix.Getegid(), 0o700)
+	return hasLent, atomicfile.Chmod(d.path, -1, unix.Getegid(), 0o700)
 }
 
 // reuse makes a spare directory that of a run, and reports whether there was
 // one.
-func (r *Root) reuse(d Dir) bool {
-	r.mu.Lock()
-	var name string
-	if n := len(r.spares); n > 0 {
-		name, r.spares = r.spares[n-1], r.spares[:n-1]
+func (r *Root) reuse(d Dir, reader int) bool {
+	s, ok := r.takeSpare(reader)
+	if !ok {
+		return false
 	}
-	r.mu.Unlock()
-	return name != "" && atomicfile.RenameNew(r.Path(DirStaging, name), d.path) == nil
+	hidden := Dir{path: r.Path(DirStaging, s.name)}
+	if s.lent >= 0 && s.lent != reader {
+		for _, name := range lent {
+			if err := atomicfile.Remove(hidden.Path(name)); err != nil {
+				return false // it is swept away at the next start
+			}
+		}
+	}
+	return atomicfile.RenameNew(hidden.path, d.path) == nil
+}
+
+// takeSpare returns the last spare directory that has nothing of anybody but the reader, or the last
+// at all.
+func (r *Root) takeSpare(reader int) (spare, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := len(r.spares) - 1
+	if last < 0 {
+		return spare{}, false
+	}
+	i := last
+	for i >= 0 && r.spares[i].lent >= 0 && r.spares[i].lent != reader {
+		i--
+	}
+	if i < 0 {
+		i = last
+	}
+	s := r.spares[i]
+	r.spares = slices.Delete(r.spares, i, i+1)
+	return s, true
 }
 
 // relative returns a path below the root without the root, else "".

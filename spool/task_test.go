@@ -21,7 +21,7 @@ func TestTaskDirectories(t *testing.T) {
 	if names, err := root.ListTasks(run); len(names) != 0 || err != nil {
 		t.Errorf("tasks of a run that is not there: %q, %v", names, err)
 	}
-	if _, err := root.Stage(run); err != nil {
+	if _, err := root.Stage(run, -1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := root.Activate(run); err != nil {

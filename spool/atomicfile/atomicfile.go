@@ -134,11 +134,24 @@ func Create(path string, perm fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
+// Refill opens a file to append to it, as Create does, which must not exist yet, or be a plain one
+// of ours, empty and without another name. Others may have rights to that.
+func Refill(path string, perm fs.FileMode) (*os.File, error) {
+	fd, err := openEmpty(path, ours)
+	switch {
+	case err == nil:
+		return os.NewFile(uintptr(fd), path), nil
+	case !errors.Is(err, unix.ENOENT):
+		return nil, cannot("create", path, err)
+	}
+	return Create(path, perm)
+}
+
 // WriteNew creates a file with its content, which must not exist yet, or be
 // our own, empty and of the same mode: then it is filled, which spares the file
 // system to find a new inode. Readers may see it before it is whole.
 func WriteNew(path string, data []byte, perm fs.FileMode) error {
-	fd, err := openEmpty(path, perm)
+	fd, err := openEmpty(path, func(st *unix.Stat_t) bool { return hasMode(st, perm) && ours(st) })
 	switch {
 	case err == nil:
 		err = errors.Join(fill(fd, path, data), unix.Close(fd))
@@ -159,9 +172,9 @@ func WriteNew(path string, data []byte, perm fs.FileMode) error {
 	return nil
 }
 
-// openEmpty opens a file that WriteNew may fill. It stays a plain descriptor:
+// openEmpty opens a file without content that may be filled. It stays a plain descriptor:
 // package os would take O_NONBLOCK for a reason to set up its poller.
-func openEmpty(path string, perm fs.FileMode) (int, error) {
+func openEmpty(path string, may func(*unix.Stat_t) bool) (int, error) {
 	// O_NONBLOCK: a pipe in the place of the file must not hold us. On a file
 	// it means nothing, and stays.
 	var fd int
@@ -176,7 +189,7 @@ func openEmpty(path string, perm fs.FileMode) (int, error) {
 		return -1, unix.EEXIST
 	}
 	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil && !empty(&st, perm) {
+	if err = unix.Fstat(fd, &st); err == nil && (st.Size > 0 || !may(&st)) {
 		err = unix.EEXIST
 	}
 	if err != nil {
@@ -204,15 +217,23 @@ func fill(fd int, path string, data []byte) error {
 	return nil
 }
 
-// empty reports whether a file is a plain one of ours, without content and
-// without another name, that has a mode.
-func empty(st *unix.Stat_t, perm fs.FileMode) bool {
-	return st.Mode == unix.S_IFREG|uint32(perm) && st.Size == 0 && st.Nlink == 1 && int(st.Uid) == unix.Geteuid()
+// ours reports whether a file is a plain one of ours, without another name.
+func ours(st *unix.Stat_t) bool {
+	return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink == 1 && int(st.Uid) == unix.Geteuid()
 }
 
-// Empty takes all content from a file that is a plain one of ours with a mode,
-// and reports whether it was.
+func hasMode(st *unix.Stat_t, perm fs.FileMode) bool { return st.Mode&^unix.S_IFMT == uint32(perm) }
+
+// Empty takes all content from a file that is a plain one of ours with a mode, and without
+// another name, and reports whether it was.
 func Empty(path string, perm fs.FileMode) (bool, error) {
+	return takeContent(path, func(st *unix.Stat_t) bool { return hasMode(st, perm) && ours(st) })
+}
+
+// EmptyShared is Empty for a file to which others may have rights.
+func EmptyShared(path string) (bool, error) { return takeContent(path, ours) }
+
+func takeContent(path string, may func(*unix.Stat_t) bool) (bool, error) {
 	if err := Step(OpWrite, path); err != nil {
 		return false, cannot("empty", path, err)
 	}
@@ -225,12 +246,10 @@ func Empty(path string, perm fs.FileMode) (bool, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return false, cannot("empty", path, err)
 	}
-	size := st.Size
-	st.Size = 0
-	if !empty(&st, perm) {
+	if !may(&st) {
 		return false, nil
 	}
-	if size > 0 {
+	if st.Size > 0 {
 		if err := f.Truncate(0); err != nil {
 			return false, cannot("empty", path, cause(err))
 		}

@@ -52,7 +52,7 @@ func newBed(t *testing.T) *bed {
 	}
 	task := store.Take(first, job.Start{Queue: "all.q", Boot: "b"}, time.Now())
 	b.must(store.Begin(task))
-	staged, err := root.Stage(task.RunID())
+	staged, err := root.Stage(task.RunID(), -1)
 	b.must(err)
 	b.must(spooltest.Fill(staged, spooltest.Config(t, spooltest.Job{}), nil))
 	active, err := root.Activate(task.RunID())

@@ -97,7 +97,11 @@ func (l *Launcher) Build(o *Order) (err error) {
 	if err := l.DiscardStaged(run); err != nil {
 		return err
 	}
-	d, err := l.Root.Stage(run)
+	reader := -1
+	if o.Slot != "" {
+		reader = o.Owner.UID // of the ads
+	}
+	d, err := l.Root.Stage(run, reader)
 	if err != nil {
 		return err
 	}
@@ -261,7 +265,14 @@ func (l *Launcher) Clean(run spool.RunID, keep bool) error {
 	if keep {
 		return d.WriteNew(spool.FileKept, nil)
 	}
-	return l.Root.Recycle(d)
+	owner := 0
+	if err == nil {
+		owner, err = config.Int(spool.KeyUID)
+	}
+	if err != nil { // nobody can say whose it was
+		return l.Root.Remove(d)
+	}
+	return l.Root.Recycle(d, owner)
 }
 
 // Shed gives back what a run that has ended holds of what is scarce, while its directory

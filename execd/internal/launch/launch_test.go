@@ -214,7 +214,7 @@ func newRoot(t *testing.T) *spool.Root {
 func activeRun(t *testing.T) (*Launcher, spool.RunID, spool.Dir) {
 	t.Helper()
 	l, run := New(Runs{Root: newRoot(t)}), spool.RunID{Job: 7, Task: 1}
-	if _, err := l.Root.Stage(run); err != nil {
+	if _, err := l.Root.Stage(run, -1); err != nil {
 		t.Fatal(err)
 	}
 	d, err := l.Root.Activate(run)
@@ -933,7 +933,7 @@ func TestSweepTmpdirs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run, err := root.Stage(spool.RunID{Job: 71, Task: 1})
+	run, err := root.Stage(spool.RunID{Job: 71, Task: 1}, -1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,12 +78,12 @@ func (r *Runs) Lend(run spool.RunID, name string, data []byte, u *user.User) err
 	}
 	if !r.Privileged {
 		err := d.WriteNew(name, data)
-		if errors.Is(err, fs.ErrExist) { // it was lent before, and may be read now
+		if errors.Is(err, fs.ErrExist) { // it was lent before in this run, and may be read now
 			err = d.Write(name, data)
 		}
 		return err
 	}
-	f, err := d.Create(name, data)
+	f, err := d.Refill(name, data)
 	if errors.Is(err, fs.ErrExist) {
 		if err = d.Write(name, data); err == nil {
 			f, err = os.Open(d.Path(name))

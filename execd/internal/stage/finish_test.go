@@ -177,7 +177,7 @@ func newScene(t *testing.T, work *api.Work) *scene {
 	running.Go(func() { r.Book.Run(ctx) })
 	t.Cleanup(func() { r.Stop(); stop(); running.Wait() })
 
-	d, err := r.Launcher.Root.Stage(task.RunID())
+	d, err := r.Launcher.Root.Stage(task.RunID(), -1)
 	if err != nil {
 		t.Fatal(err)
 	}

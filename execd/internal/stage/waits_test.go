@@ -54,7 +54,7 @@ func suspended(t *testing.T) (r *Runner, task *job.Task, suspend func(on bool)) 
 	t.Helper()
 	r, states, task := startedTask(t, api.SubmitRequest{Mail: "s"}, false)
 	mine(task.Job)
-	if _, err := r.Launcher.Root.Stage(task.RunID()); err != nil {
+	if _, err := r.Launcher.Root.Stage(task.RunID(), -1); err != nil {
 		t.Fatal(err)
 	}
 	d, err := r.Launcher.Root.Activate(task.RunID())
