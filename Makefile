@@ -61,7 +61,7 @@ NEED_PACKAGES = lintian=lintian rpm=rpm rpmlint=rpmlint cpio=cpio mmdebstrap=mmd
 NEED_ENGINE   = pg_createcluster=postgresql,postgresql-common psql=postgresql-client pgbouncer=pgbouncer flock=util-linux
 NEED_SLURM    = slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client munged=munge
 NEED_BENCH    = sshd=openssh-server ssh=openssh-client rsync=rsync setpriv=util-linux ip=iproute2 tsp=task-spooler \
-	parallel=parallel strace=strace
+	parallel=parallel strace=strace busybox=busybox-static
 NEED_WEB      = promtool=prometheus chromium=chromium
 NEED_VM       = mkfs.ext4=e2fsprogs qemu-system-x86_64=qemu-system-x86 busybox=busybox-static cpio=cpio
 
