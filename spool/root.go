@@ -352,7 +352,7 @@ var lent = [...]string{FileHookJobAd, FileHookSlotAd}
 // an empty file says the same as none (see Dir). Making and removing a dozen
 // files for each job is a large part of what a short job costs, and on some
 // file systems by far the largest. What is not an ordinary file of an ordinary
-// run is never kept. owner is the uid of the run's.
+// run is never kept. owner is the uid of whom the run was.
 func (r *Root) Recycle(d Dir, owner int) error {
 	r.mu.Lock()
 	r.last++

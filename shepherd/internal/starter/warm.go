@@ -10,12 +10,12 @@ import (
 	"paddock/internal/proc"
 )
 
-// heapOfStart is how much of Go's heap nearly every start of a job takes. It takes 80 kB in places,
-// but a shepherd keeps what it was given for as long as its job runs.
+// heapOfStart is how much of Go's heap is populated. The start of a job touches pages in 80 kB of
+// it, but fewer towards the end, and a shepherd keeps what it was given for as long as its job runs.
 const heapOfStart = 48 << 10
 
-// last is on the heap, behind all that was there when Warm was called.
-var last *[8 << 10]byte
+// above is on the heap, above all that was there when Warm was called.
+var above *[8 << 10]byte
 
 // Warm does while no job waits for it what the kernel would otherwise do page by page when one
 // starts: it has memory given to the part of Go's heap that a start takes, and has the heap, with
@@ -23,9 +23,9 @@ var last *[8 << 10]byte
 // do it, nothing is lost but time. No C may be linked: its threads have data in such memory which a
 // process needs that is forked.
 func Warm() {
-	last = new([8 << 10]byte)
-	top := uintptr(unsafe.Pointer(last)) + unsafe.Sizeof(*last)
-	last = nil
+	above = new([8 << 10]byte)
+	top := uintptr(unsafe.Pointer(above)) + unsafe.Sizeof(*above)
+	above = nil
 	populate(top, min(heapOfStart, -top&(heapChunk-1)))
 	maps, err := proc.ReadFile(unix.AT_FDCWD, "/proc/self/maps", received[:0])
 	if err != nil {
