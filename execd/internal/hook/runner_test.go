@@ -912,7 +912,13 @@ func TestAccount(t *testing.T) {
 	})
 	b.r.Account = name
 	want := fmt.Sprintf("%d\n/\n%s %s testhost /tmp %s\n", u.UID, u.Home, name, basePath)
-	if res := b.run(c); res.Status != 1 || string(res.Stdout) != want {
+	res := b.run(c)
+	for range 2 { // a host with much to do may not look up a user within the limit
+		if errors.Is(res.Err, context.DeadlineExceeded) {
+			res = b.run(c)
+		}
+	}
+	if res.Status != 1 || string(res.Stdout) != want {
 		t.Errorf("%+v\n%s; want\n%s", res, res.Stdout, want)
 	}
 	// Root's own execd that serves root alone runs them as root.
