@@ -32,6 +32,9 @@ type spare struct {
 	lent int // uid of whom its files are lent to, -1 if it has none of these
 }
 
+// suits reports whether nothing in it is lent to anybody but the reader.
+func (s spare) suits(reader int) bool { return s.lent < 0 || s.lent == reader }
+
 // OpenRoot opens the spool at a path. With create it makes what is missing of
 // it and gives the directories their modes. The places below must be real
 // directories, no links.
@@ -429,7 +432,7 @@ func (r *Root) reuse(d Dir, reader int) bool {
 		return false
 	}
 	hidden := Dir{path: r.Path(DirStaging, s.name)}
-	if s.lent >= 0 && s.lent != reader {
+	if !s.suits(reader) {
 		for _, name := range lent {
 			if err := atomicfile.Remove(hidden.Path(name)); err != nil {
 				return false // it is swept away at the next start
@@ -439,24 +442,22 @@ func (r *Root) reuse(d Dir, reader int) bool {
 	return atomicfile.RenameNew(hidden.path, d.path) == nil
 }
 
-// takeSpare returns the last spare directory that has nothing of anybody but the reader, or the last
-// at all.
+// takeSpare returns the last spare directory that suits the reader, or the last at all.
 func (r *Root) takeSpare(reader int) (spare, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last := len(r.spares) - 1
-	if last < 0 {
+	if len(r.spares) == 0 {
 		return spare{}, false
 	}
-	i := last
-	for i >= 0 && r.spares[i].lent >= 0 && r.spares[i].lent != reader {
-		i--
+	take := len(r.spares) - 1
+	for i, s := range slices.Backward(r.spares) {
+		if s.suits(reader) {
+			take = i
+			break
+		}
 	}
-	if i < 0 {
-		i = last
-	}
-	s := r.spares[i]
-	r.spares = slices.Delete(r.spares, i, i+1)
+	s := r.spares[take]
+	r.spares = slices.Delete(r.spares, take, take+1)
 	return s, true
 }
 

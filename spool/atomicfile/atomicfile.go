@@ -140,6 +140,9 @@ func Refill(path string, perm fs.FileMode) (*os.File, error) {
 	fd, err := openEmpty(path, ours)
 	switch {
 	case err == nil:
+		if err := unix.SetNonblock(fd, false); err != nil { // as in open
+			return nil, cannot("open", path, errors.Join(err, unix.Close(fd)))
+		}
 		return os.NewFile(uintptr(fd), path), nil
 	case !errors.Is(err, unix.ENOENT):
 		return nil, cannot("create", path, err)
@@ -151,7 +154,7 @@ func Refill(path string, perm fs.FileMode) (*os.File, error) {
 // our own, empty and of the same mode: then it is filled, which spares the file
 // system to find a new inode. Readers may see it before it is whole.
 func WriteNew(path string, data []byte, perm fs.FileMode) error {
-	fd, err := openEmpty(path, func(st *unix.Stat_t) bool { return hasMode(st, perm) && ours(st) })
+	fd, err := openEmpty(path, oursAlone(perm))
 	switch {
 	case err == nil:
 		err = errors.Join(fill(fd, path, data), unix.Close(fd))
@@ -222,12 +225,15 @@ func ours(st *unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink == 1 && int(st.Uid) == unix.Geteuid()
 }
 
-func hasMode(st *unix.Stat_t, perm fs.FileMode) bool { return st.Mode&^unix.S_IFMT == uint32(perm) }
+// oursAlone is ours for a file that has a mode as well.
+func oursAlone(perm fs.FileMode) func(*unix.Stat_t) bool {
+	return func(st *unix.Stat_t) bool { return ours(st) && st.Mode == unix.S_IFREG|uint32(perm) }
+}
 
 // Empty takes all content from a file that is a plain one of ours with a mode, and without
 // another name, and reports whether it was.
 func Empty(path string, perm fs.FileMode) (bool, error) {
-	return takeContent(path, func(st *unix.Stat_t) bool { return hasMode(st, perm) && ours(st) })
+	return takeContent(path, oursAlone(perm))
 }
 
 // EmptyShared is Empty for a file to which others may have rights.

@@ -157,6 +157,7 @@ func (b *bench) toFirstInstruction(pg *harness.Postgres) error {
 
 // pair is two hosts that jobs are measured on, in rounds.
 type pair struct {
+	*bench
 	hosts                     []*harness.Daemon
 	server                    int           // process id of the database; 0: there is none
 	wall, processor, database time.Duration // of all rounds; what the hosts took, and the database
@@ -172,7 +173,7 @@ func (b *bench) twoHosts(pg *harness.Postgres) (err error) {
 		return err
 	}
 	defer db.Close(context.Background())
-	var own, fetching pair
+	own, fetching := pair{bench: b}, pair{bench: b}
 	defer func() {
 		for _, d := range slices.Concat(own.hosts, fetching.hosts) {
 			d.Kill()
@@ -194,10 +195,10 @@ func (b *bench) twoHosts(pg *harness.Postgres) (err error) {
 		return err
 	}
 	for round := range rounds {
-		if err := b.ownJobs(&own, jobs/rounds, round+1); err != nil {
+		if err := own.ownJobs(jobs/rounds, round+1); err != nil {
 			return err
 		}
-		if err := b.fetchedJobs(&fetching, pg, db, jobs/rounds, round+1); err != nil {
+		if err := fetching.fetchedJobs(pg, db, jobs/rounds, round+1); err != nil {
 			return err
 		}
 	}
@@ -216,9 +217,9 @@ func (b *bench) twoHosts(pg *harness.Postgres) (err error) {
 
 // measure adds what the hosts of p take from begin, which lets jobs begin, until the time that
 // end returns, at which the last of them was over.
-func (p *pair) measure(bin string, begin func() error, end func() (time.Time, error)) error {
+func (p *pair) measure(begin func() error, end func() (time.Time, error)) error {
 	for _, d := range p.hosts {
-		if err := harness.Settle(bin, d.Dir); err != nil {
+		if err := harness.Settle(p.bin, d.Dir); err != nil {
 			return err
 		}
 	}
@@ -254,32 +255,22 @@ func (p *pair) taken() (hosts, database time.Duration, err error) {
 	return hosts, database, errors.Join(err, err2)
 }
 
-// asRoot runs a command of ours with the rights of root.
-func (b *bench) asRoot(d *harness.Daemon, args ...string) error {
-	cmd := limited(longest, append([]string{filepath.Join(b.bin, args[0])}, args[1:]...)...)
-	cmd.Env = append(os.Environ(), "PADDOCK_DIR="+d.Dir)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
-	}
-	return nil
-}
-
 // ownJobs measures jobs of queues of the hosts' own. They wait before they may begin: what
 // submissions cost is measured elsewhere.
-func (b *bench) ownJobs(p *pair, jobs, round int) error {
+func (p *pair) ownJobs(jobs, round int) error {
 	for _, d := range p.hosts {
-		if err := b.asRoot(d, "qmod", "-d", "all.q"); err != nil {
+		if err := p.asRoot(d.Dir, "qmod", "-d", "all.q"); err != nil {
 			return err
 		}
 		for range jobs / 2 {
-			if err := b.asRoot(d, "qsub", "-o", "/dev/null", "-j", "y", "-b", "y", "-shell", "n", "/bin/true"); err != nil {
+			if err := p.asRoot(d.Dir, "qsub", "-o", "/dev/null", "-j", "y", "-b", "y", "-shell", "n", "/bin/true"); err != nil {
 				return err
 			}
 		}
 	}
-	return p.measure(b.bin, func() error {
+	return p.measure(func() error {
 		for _, d := range p.hosts {
-			if err := b.asRoot(d, "qmod", "-e", "all.q"); err != nil {
+			if err := p.asRoot(d.Dir, "qmod", "-e", "all.q"); err != nil {
 				return err
 			}
 		}
@@ -302,9 +293,9 @@ func (b *bench) ownJobs(p *pair, jobs, round int) error {
 }
 
 // fetchedJobs measures jobs of the database.
-func (b *bench) fetchedJobs(p *pair, pg *harness.Postgres, db *pgx.Conn, jobs, round int) error {
+func (p *pair) fetchedJobs(pg *harness.Postgres, db *pgx.Conn, jobs, round int) error {
 	tool := func(input string, args ...string) error {
-		cmd := exec.Command(filepath.Join(b.bin, "paddock-pg"), append([]string{"-d", pg.Connection("postgres", "two")}, args...)...)
+		cmd := exec.Command(filepath.Join(p.bin, "paddock-pg"), append([]string{"-d", pg.Connection("postgres", "two")}, args...)...)
 		cmd.Stdin = strings.NewReader(input)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("paddock-pg %s: %w\n%s", strings.Join(args, " "), err, out)
@@ -315,7 +306,7 @@ func (b *bench) fetchedJobs(p *pair, pg *harness.Postgres, db *pgx.Conn, jobs, r
 	if err := errors.Join(tool("", "queue", "default", "paused=true"), tool(ads, "add", "-owner", "nobody")); err != nil {
 		return err
 	}
-	return p.measure(b.bin, func() error { return tool("", "queue", "default", "paused=false") }, func() (last time.Time, err error) {
+	return p.measure(func() error { return tool("", "queue", "default", "paused=false") }, func() (last time.Time, err error) {
 		err = harness.WaitFor(10*harness.Patience, "jobs of the database to end", func() (all bool, err error) {
 			err = db.QueryRow(context.Background(), "select count(*) >= $1, coalesce(max(finished), now()) from paddock.done where outcome = 'ok'",
 				round*jobs).Scan(&all, &last)

@@ -77,12 +77,7 @@ func (b *bench) hostsTime() (err error) {
 
 // here has the first host start jobs itself, or only have others start them.
 func (b *bench) here(n *harness.Network, yes bool) error {
-	cmd := limited(longest, filepath.Join(b.bin, "qmod"), map[bool]string{true: "-e", false: "-d"}[yes], "all.q")
-	cmd.Env = append(os.Environ(), "PADDOCK_DIR="+n.Hosts[0].Dir)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("qmod: %w\n%s", err, out)
-	}
-	return nil
+	return b.asRoot(n.Hosts[0].Dir, "qmod", map[bool]string{true: "-e", false: "-d"}[yes], "all.q")
 }
 
 // startElsewhere measures the time from the submission of a job to its start on two hosts

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -106,12 +105,7 @@ func (o *overlap) configure(d *harness.Daemon, lines ...string) error {
 	if err := os.WriteFile(filepath.Join(api.DevPlaces(d.Dir).Config, "hooks.conf"), []byte(text), 0o644); err != nil {
 		return err
 	}
-	cmd := limited(longest, filepath.Join(o.bin, "qconf"), "-reload")
-	cmd.Env = append(os.Environ(), "PADDOCK_DIR="+d.Dir)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("qconf -reload: %w\n%s", err, out)
-	}
-	return nil
+	return o.asRoot(d.Dir, "qconf", "-reload")
 }
 
 // array submits tasks with sandboxes; those of the numbers leave output.
@@ -255,9 +249,7 @@ printf 'Cmd = "%[3]s"\nArgs = "%%d %[4]d 1"\nIwd = "/tmp"\nShouldTransferFiles =
 		return err
 	}
 	o.reportGaps("fetched jobs", gaps)
-	cmd := exec.Command(filepath.Join(o.bin, "qdel"), "-u", "*")
-	cmd.Env = append(os.Environ(), "PADDOCK_DIR="+dir)
-	_ = cmd.Run() // there may be none any more
+	_ = o.asRoot(dir, "qdel", "-u", "*") // there may be none any more
 	if err := d.Stop(); err != nil {
 		return err
 	}

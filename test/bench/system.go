@@ -70,6 +70,16 @@ func (b *bench) ours(d *harness.Daemon, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// asRoot runs a command of ours for the execd of a directory, with the rights of root.
+func (b *bench) asRoot(dir string, args ...string) error {
+	cmd := limited(longest, append([]string{filepath.Join(b.bin, args[0])}, args[1:]...)...)
+	cmd.Env = append(os.Environ(), "PADDOCK_DIR="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
 func (b *bench) env(d *harness.Daemon) []string {
 	return []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + b.user.Home, "USER=" + b.user.Name, "LOGNAME=" + b.user.Name,

@@ -192,7 +192,7 @@ func (p Process) String() string { return fmt.Sprintf("process %d %s (%s)", p.PI
 // that it keeps on standby.
 func (p Process) OfHost() bool {
 	name := filepath.Base(p.Exe)
-	return name == "execd" || name == "shepherd" && strings.HasPrefix(p.Args, strings.TrimSpace(strings.Join(spool.StandbyArgs(), " ")))
+	return name == "execd" || name == "shepherd" && strings.HasPrefix(p.Args, "shepherd "+spool.StandbyOption)
 }
 
 // Processes lists the processes of a test: those whose binary or working

@@ -913,10 +913,9 @@ func TestAccount(t *testing.T) {
 	b.r.Account = name
 	want := fmt.Sprintf("%d\n/\n%s %s testhost /tmp %s\n", u.UID, u.Home, name, basePath)
 	res := b.run(c)
-	for range 2 { // a host with much to do may not look up a user within the limit
-		if errors.Is(res.Err, context.DeadlineExceeded) {
-			res = b.run(c)
-		}
+	// A host with much to do may not look up a user within the limit.
+	for tries := 2; tries > 0 && errors.Is(res.Err, context.DeadlineExceeded); tries-- {
+		res = b.run(c)
 	}
 	if res.Status != 1 || string(res.Stdout) != want {
 		t.Errorf("%+v\n%s; want\n%s", res, res.Stdout, want)
