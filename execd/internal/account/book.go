@@ -23,6 +23,10 @@ import (
 // Book is the accounting file. One goroutine, Run, writes entries many at a time: two
 // syncs serve all that came in since the last two.
 type Book struct {
+	// Accounted is called when there are more lines to read; nil: nobody wants to know. It is set
+	// before Run is called.
+	Accounted func()
+
 	path  string
 	store *job.Store
 	in    chan *Entry
@@ -168,6 +172,9 @@ func (b *Book) commit(batch []*Entry) (end job.Place) {
 			if e.err == nil {
 				close(e.written)
 			}
+		}
+		if b.Accounted != nil {
+			b.Accounted()
 		}
 		// The record is removed after this, so the line must not be lost.
 		err = b.group.Sync(f)

@@ -75,8 +75,8 @@ type Options struct {
 	// HookVariables are further ones in the environment of hooks of execd's own.
 	HookVariables []string
 	// FetchFailing is called when a hook that brings work has failed, or works again; nil: nobody
-	// wants to know.
-	FetchFailing func()
+	// wants to know. Accounted is called when there are more lines in the accounting file.
+	FetchFailing, Accounted func()
 }
 
 // A UsageError is a mistake of the administrator: execd exits with 78.
@@ -406,6 +406,7 @@ func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*dae
 	d.mail = mail.New(d.config.Current, host, log)
 	d.mail.Starter, d.mail.Account = d.launch.AsUser, d.service
 	d.book = account.New(o.Places.Accounting, d.store)
+	d.book.Accounted = o.Accounted
 	boot, err := spool.BootID()
 	if err != nil {
 		return nil, err

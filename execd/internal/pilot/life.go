@@ -46,8 +46,10 @@ const (
 type Life struct {
 	// Call asks the execd, as api.Client.Call.
 	Call func(ctx context.Context, verb string, request, reply any) error
-	// Ended returns the accounting records since it was last called.
-	Ended func() []accounting.Record
+	// Accounted has something when there may be more accounting records, and Ended returns those
+	// since it was last called.
+	Accounted <-chan struct{}
+	Ended     func() []accounting.Record
 	// Told returns when all ends of work have been told, or ctx is done.
 	Told func(ctx context.Context)
 	// Failing has something when the hook that brings work has failed, or works again.
@@ -100,14 +102,18 @@ func (l *Life) Run(ctx context.Context) int {
 		case <-ctx.Done():
 			return status
 		case n := <-busy:
-			ended := l.Ended()
 			switch {
 			case n > 0:
 				idle.Stop()
-			case l.Idle > 0 && (running != 0 || len(ended) > 0): // what is over at once may never be seen to run
+			case l.Idle > 0 && running != 0:
 				idle.Reset(l.Idle)
 			}
 			running = n
+		case <-l.Accounted:
+			ended := l.Ended()
+			if l.Idle > 0 && running == 0 && len(ended) > 0 { // what is over at once may never be seen to run
+				idle.Reset(l.Idle)
+			}
 			if failures = inRow(failures, ended); failures >= rowOfFailures && gone == nil {
 				status = ExitBlackHole
 				retire(fmt.Sprintf("%d units in a row have failed", failures))

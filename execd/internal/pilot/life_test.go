@@ -28,6 +28,7 @@ type fake struct {
 	speeds  []string
 	drained time.Time
 	ended   []accounting.Record
+	told    chan struct{} // as Accounted in Life
 	changed chan struct{} // closed when slots have changed
 	version int
 }
@@ -39,6 +40,14 @@ func (f *fake) set(change func()) {
 	f.version++
 	close(f.changed)
 	f.changed = make(chan struct{})
+}
+
+// end has runs end whose slots have changed before, if that is seen at all.
+func (f *fake) end(list []accounting.Record) {
+	f.mu.Lock()
+	f.ended = append(f.ended, list...)
+	f.mu.Unlock()
+	f.told <- struct{}{}
 }
 
 // hooks has the hook that brings work fail from now on, or work again.
@@ -206,11 +215,21 @@ func TestLife(t *testing.T) {
 		},
 		"a black hole": {
 			play: func(f *fake, _ chan<- os.Signal) {
-				f.set(func() { f.running, f.ended = 1, slices.Concat(failed(4, 1), failed(1, 11), failed(4, 1)) })
+				f.set(func() { f.running = 1 })
+				f.end(slices.Concat(failed(4, 1), failed(1, 11), failed(4, 1)))
 				time.Sleep(time.Minute)
-				f.set(func() { f.running, f.ended = 0, failed(1, 0) })
+				f.set(func() { f.running = 0 })
+				time.Sleep(time.Second)
+				f.end(failed(1, 0))
 			},
-			drained: time.Minute, over: time.Minute, speeds: ",quick", status: ExitBlackHole, log: "5 units in a row have failed",
+			drained: time.Minute + time.Second, over: time.Minute + time.Second, speeds: ",quick", status: ExitBlackHole, log: "5 units in a row have failed",
+		},
+		"work that is over before it is seen to run": {
+			play: func(f *fake, _ chan<- os.Signal) {
+				time.Sleep(4 * time.Minute)
+				f.end(failed(1, 0))
+			},
+			drained: 9 * time.Minute, over: 9 * time.Minute, speeds: ",quick", log: "nothing has run for 5m0s",
 		},
 		"nobody answers": {
 			play: func(f *fake, _ chan<- os.Signal) {
@@ -237,11 +256,11 @@ func TestLife(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fake{changed: make(chan struct{}), version: 1, starts: tt.starts, takes: tt.takes, failing: make(chan struct{}, 1)}
+				f := &fake{changed: make(chan struct{}), version: 1, starts: tt.starts, takes: tt.takes, failing: make(chan struct{}, 1), told: make(chan struct{}, 1)}
 				began, signals := time.Now(), make(chan os.Signal, 1)
 				var log strings.Builder
 				l := &Life{
-					Call: f.call, Idle: Idle, Signals: signals, Told: func(context.Context) {}, Failing: f.failing,
+					Call: f.call, Idle: Idle, Signals: signals, Told: func(context.Context) {}, Failing: f.failing, Accounted: f.told,
 					Log: func(text string) { fmt.Fprintln(&log, text) },
 					Ended: func() []accounting.Record {
 						f.mu.Lock()
