@@ -137,7 +137,7 @@ var slow = []string{
 // waiting are others that wait most of the time.
 var waiting = []string{
 	"fetch_lease", "submit_refused", "fetch_claim", "attributes", "scarce", "hooks_restart", "fetch_bad", "no_inodes", "status", "fetch_lost", "holds",
-	"policy", "thresholds", "hook_server",
+	"policy", "thresholds", "hook_server", "pilot",
 }
 
 // long are the others that take more than a few seconds.
