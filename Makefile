@@ -151,7 +151,8 @@ demo:
 
 # The packages that take the longest come first, so that the others run beside them.
 # Tests mostly wait, so that more packages run at a time than there are processors.
-LONG     = ./test/e2e ./execd/internal/sandbox/worker ./execd/internal/daemon ./execd/transfer $(PARENT) ./execd/internal/hook
+LONG     = ./test/e2e ./execd/internal/sandbox/worker ./execd/internal/daemon ./execd/transfer $(PARENT) ./execd/internal/hook \
+           ./qrsh/session ./execd/internal/usage
 PACKAGES = $$(($$(nproc) * 2))
 
 # FAULT are the tests that do damage in one place after another, or wait for leases to end.
