@@ -210,8 +210,8 @@ func TestTimeLimits(t *testing.T) {
 func TestReason(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ job, set, want string }{
-		{"while :; do :; done", "s_cpu=0:0:2", "job used up its processor time: limit s_cpu 0:0:2"},
-		{"trap '' XCPU; while :; do :; done", "h_cpu=2", "job used up its processor time: limit h_cpu 2"},
+		{"while :; do :; done", "s_cpu=0:0:1", "job used up its processor time: limit s_cpu 0:0:1"},
+		{"trap '' XCPU; while :; do :; done", "h_cpu=1", "job used up its processor time: limit h_cpu 1"},
 		{"exec head -c 100k /dev/zero", "h_fsize=20k", "job wrote a file larger than it may: limit h_fsize 20k"},
 		{"exec head -c 100k /dev/zero", "s_fsize=30k", "job wrote a file larger than it may: limit s_fsize 30k"},
 		{"kill -XFSZ $$", "h_fsize=INFINITY", ""},
