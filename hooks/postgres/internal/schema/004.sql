@@ -58,13 +58,15 @@ create or replace function claim_many(host text, slots text[], classes integer[]
 #variable_conflict use_column
 declare
     paused  integer[]; -- classes of paused queues
-    without integer[]; -- these, and those of which others take all that there is
     stopped boolean;   -- some queue is paused
     fair    boolean;   -- some queue has shares
     told    boolean := false; -- some row has the heads
-    firsts  bigint[];  -- the first job of each class
-    best    integer;
-    low     bigint;
+    looked  boolean := false; -- at the classes: firsts, ranks and lows are theirs
+    firsts  bigint[];  -- the first job of each class; null: there is none, or others take all that there is
+    ranks   bigint[];  -- and its rank
+    best    integer;   -- the place of a class in the arrays
+    next    bigint;    -- its next job
+    low     bigint;    -- and the rank of that
     l       lease;
 begin
     select bool_or(q.paused), bool_or(q.half_life is not null) into stopped, fair from queue q;
@@ -75,35 +77,44 @@ begin
         -- What it was given and has not accepted is its again, with its fence.
         select * into l from lease o where o.host = claim_many.host and o.slot = claim_many.slot and not o.accepted
             and o.login = session_user and o.cancel is null limit 1 for update;
-        without := paused;
         for attempt in 1..4 loop
             exit when l.job is not null;
-            -- Where there is none what comes is looked for from a minute ago on: it may not be committed yet.
-            select array_agg(r.id order by c.n), array_agg(case
-                    when r.id is not null then r.rank
-                    when c.id = any (without) then c.low
-                    else greatest(c.low, (extract(epoch from clock_timestamp()) * 1000)::bigint - 60000) end order by c.n)
-            into firsts, lows
-            from unnest(claim_many.classes, claim_many.lows) with ordinality c(id, low, n)
-                left join lateral (select r.rank, r.id from ready r where r.class = c.id and r.rank >= c.low
-                    and (without is null or c.id <> all (without)) order by r.rank, r.id limit 1) r on true;
+            if not looked then
+                -- Where there is none what comes is looked for from a minute ago on: it may not be committed yet.
+                select array_agg(r.id order by c.n), array_agg(r.rank order by c.n), array_agg(case
+                        when r.id is not null then r.rank
+                        when c.id = any (paused) then c.low
+                        else greatest(c.low, (extract(epoch from clock_timestamp()) * 1000)::bigint - 60000) end order by c.n)
+                into firsts, ranks, lows
+                from unnest(claim_many.classes, claim_many.lows) with ordinality c(id, low, n)
+                    left join lateral (select r.rank, r.id from ready r where r.class = c.id and r.rank >= c.low
+                        and (paused is null or c.id <> all (paused)) order by r.rank, r.id limit 1) r on true;
+                looked := true;
+            end if;
             if fair then
                 -- The turn of a queue is the smallest rank of its classes.
-                select h.class, h.rank into best, low
-                from (select k.queue, k.owner, c.id as class, c.rank, c.job, min(c.rank) over (partition by k.queue) as turn
-                    from unnest(claim_many.classes, lows, firsts) c(id, rank, job) join class k on k.id = c.id where c.job is not null) h
+                select h.n into best
+                from (select k.queue, k.owner, c.n, c.rank, c.job, min(c.rank) over (partition by k.queue) as turn
+                    from unnest(claim_many.classes, ranks, firsts) with ordinality c(id, rank, job, n) join class k on k.id = c.id
+                    where c.job is not null) h
                     join queue q on q.name = h.queue left join share s on s.queue = h.queue and s.owner = h.owner
                 order by h.turn, h.queue, case when q.half_life is null then 0 else coalesce(decayed(s.used, s.at, q.half_life) / s.share, 0) end,
                     h.rank, h.job
                 limit 1;
             else
-                select c.id, c.rank into best, low from unnest(claim_many.classes, lows, firsts) c(id, rank, job)
+                select c.n into best from unnest(ranks, firsts) with ordinality c(rank, job, n)
                 where c.job is not null order by c.rank, c.job limit 1;
             end if;
             exit when best is null;
-            l := give(claim_many.host, claim_many.slot, best, low);
+            l := give(claim_many.host, claim_many.slot, claim_many.classes[best], ranks[best]);
             if l.job is null then
-                without := without || best;
+                firsts[best] := null;
+            else
+                -- The next slot finds the other classes as they were.
+                select r.rank, r.id into low, next from ready r
+                where r.class = claim_many.classes[best] and r.rank >= ranks[best] order by r.rank, r.id limit 1;
+                ranks[best] := low;
+                firsts[best] := next;
             end if;
         end loop;
         continue when l.job is null;
