@@ -61,7 +61,6 @@ declare
     stopped boolean;   -- some queue is paused
     fair    boolean;   -- some queue has shares
     told    boolean := false; -- some row has the heads
-    looked  boolean := false; -- at the classes: firsts, ranks and lows are theirs
     firsts  bigint[];  -- the first job of each class; null: there is none, or others take all that there is
     ranks   bigint[];  -- and its rank
     best    integer;   -- the place of a class in the arrays
@@ -77,9 +76,16 @@ begin
         -- What it was given and has not accepted is its again, with its fence.
         select * into l from lease o where o.host = claim_many.host and o.slot = claim_many.slot and not o.accepted
             and o.login = session_user and o.cancel is null limit 1 for update;
+        if l.job is null and best is not null then
+            -- The slot before took a job of this class; the others are as they were.
+            select r.rank, r.id into low, next from ready r
+            where r.class = claim_many.classes[best] and r.rank >= ranks[best] order by r.rank, r.id limit 1;
+            ranks[best] := low;
+            firsts[best] := next;
+        end if;
         for attempt in 1..4 loop
             exit when l.job is not null;
-            if not looked then
+            if firsts is null then
                 -- Where there is none what comes is looked for from a minute ago on: it may not be committed yet.
                 select array_agg(r.id order by c.n), array_agg(r.rank order by c.n), array_agg(case
                         when r.id is not null then r.rank
@@ -89,7 +95,6 @@ begin
                 from unnest(claim_many.classes, claim_many.lows) with ordinality c(id, low, n)
                     left join lateral (select r.rank, r.id from ready r where r.class = c.id and r.rank >= c.low
                         and (paused is null or c.id <> all (paused)) order by r.rank, r.id limit 1) r on true;
-                looked := true;
             end if;
             if fair then
                 -- The turn of a queue is the smallest rank of its classes.
@@ -109,12 +114,6 @@ begin
             l := give(claim_many.host, claim_many.slot, claim_many.classes[best], ranks[best]);
             if l.job is null then
                 firsts[best] := null;
-            else
-                -- The next slot finds the other classes as they were.
-                select r.rank, r.id into low, next from ready r
-                where r.class = claim_many.classes[best] and r.rank >= ranks[best] order by r.rank, r.id limit 1;
-                ranks[best] := low;
-                firsts[best] := next;
             end if;
         end loop;
         continue when l.job is null;
