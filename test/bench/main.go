@@ -187,7 +187,7 @@ func (b *bench) run(only string) (err error) {
 			return fmt.Errorf("stopped by %v", s)
 		default:
 		}
-		if err := quiet(m.name, m.run); err != nil {
+		if err := tellSteal(m.name, m.run); err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}

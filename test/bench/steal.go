@@ -3,47 +3,30 @@ package main
 import (
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
-)
-
-// Fields of the line of all processors in /proc/stat, see proc_stat(5).
-const (
-	cpuSteal = 8 // that the hypervisor gave to others
-	cpuAll   = 9 // with it; what follows is of guests, which is part of user time
 )
 
 // stolen returns how much processor time the hypervisor gave to others since this machine
-// started, and how much there was.
+// started, and how much there was, in ticks: the line of all processors in proc_stat(5).
 func stolen() (steal, all float64, err error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0, 0, err
 	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	fields := strings.Fields(line)
-	if len(fields) < cpuAll || fields[0] != "cpu" {
-		return 0, 0, fmt.Errorf("cannot read /proc/stat: %q", line)
+	var user, nice, system, idle, iowait, irq, softirq float64
+	_, err = fmt.Sscanf(string(text), "cpu %f %f %f %f %f %f %f %f", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal)
+	if err != nil {
+		return 0, 0, fmt.Errorf("cannot read /proc/stat: %w", err)
 	}
-	for i, f := range fields[1:cpuAll] {
-		ticks, err := strconv.ParseFloat(f, 64)
-		if err != nil {
-			return 0, 0, fmt.Errorf("cannot read /proc/stat: %w", err)
-		}
-		if all += ticks; i+1 == cpuSteal {
-			steal = ticks
-		}
-	}
-	return steal, all, nil
+	return steal, user + nice + system + idle + iowait + irq + softirq + steal, nil
 }
 
 // noticeable is the share of the processors from which it is told that they were not ours: less
 // is in every run on a virtual machine.
 const noticeable = 0.05
 
-// quiet runs what measures, and tells if the hypervisor took a noticeable part of the processors
+// tellSteal runs what measures, and tells if the hypervisor took a noticeable part of the processors
 // away meanwhile: what has missed its target then may meet it on a quiet machine.
-func quiet(name string, measure func() error) error {
+func tellSteal(name string, measure func() error) error {
 	before, since, err := stolen()
 	if err != nil {
 		return err
