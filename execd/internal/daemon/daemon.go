@@ -75,8 +75,10 @@ type Options struct {
 	// HookVariables are further ones in the environment of hooks of execd's own.
 	HookVariables []string
 	// FetchFailing is called when a hook that brings work has failed, or works again; nil: nobody
-	// wants to know. Accounted is called when there are more lines in the accounting file.
-	FetchFailing, Accounted func()
+	// wants to know.
+	FetchFailing func()
+	// Accounted is called when there are more lines in the accounting file; nil: nobody wants to know.
+	Accounted func()
 }
 
 // A UsageError is a mistake of the administrator: execd exits with 78.
