@@ -44,18 +44,26 @@ func (r *Runner) Recover() error {
 		if l.flow.Over(exit.StepFree) {
 			r.From(t).Over(t.Job, false)
 		}
-		if t.State != job.Ended {
-			l.tasks.Find()
-		}
-		r.setUp(l)
-		switch {
-		case l.exited || l.at < runs:
-			r.advance(l, nil)
-		default:
+		if r.takeUp(l) {
 			r.Launcher.Await(t.RunID(), r.Later, func() { r.reattached(l) }, func() { r.Exited(t.RunID()) })
+		} else {
+			r.advance(l, nil)
 		}
 	}
 	return r.sweep(known)
+}
+
+// takeUp finds what was started in a run beside its job, makes the list of its processes, and
+// reports whether the job has a shepherd. What has ended meanwhile leads the life on when all
+// of that is done, and not before.
+func (r *Runner) takeUp(l *life) (lives bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.task.State != job.Ended {
+		l.tasks.Find()
+	}
+	r.setUp(l)
+	return !l.exited && l.at >= runs
 }
 
 // recoverTask decides from the evidence where a task is, and returns its life;
