@@ -58,10 +58,11 @@ func newDeskWith(t *testing.T, slots int, mode string) *desk {
 func (d *desk) begin() {
 	d.t.Helper()
 	needHome(d.t)
-	var err error
-	if d.Daemon, err = harness.Start(d.options()); err != nil {
-		d.t.Fatal(err)
+	next, err := harness.Start(d.options())
+	if err != nil {
+		d.t.Fatal(err) // what the test has to clean up asks the last one, which is dead
 	}
+	d.Daemon = next
 }
 
 // options are those of its execd.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -219,6 +220,10 @@ func Start(o Options) (*Daemon, error) {
 		return nil, err
 	}
 	defer log.Close()
+	before, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
 	if o.Mode == "-root" {
 		if err := ownGIDs(o.Dir); err != nil {
 			return nil, err
@@ -261,11 +266,12 @@ func Start(o Options) (*Daemon, error) {
 		return heardReady(notify), nil
 	})
 	if err == nil && d.Exited() {
-		err = fmt.Errorf("execd ended before it was ready: %w", errors.Join(d.err, errors.New("no error")))
+		err = fmt.Errorf("execd ended before it was ready: %v", d.cmd.ProcessState)
 	}
 	if err != nil {
 		d.Kill()
-		return nil, fmt.Errorf("%w\n%s", err, d.Log())
+		text, _ := os.ReadFile(log.Name())
+		return nil, fmt.Errorf("%w\n%s", err, text[min(int(before), len(text)):]) // what earlier ones have logged would hide it
 	}
 	remember(o.Dir)
 	return d, nil
