@@ -462,6 +462,9 @@ func TestHeads(t *testing.T) {
 		where l.id in ($1::bigint, 2 * $1::bigint)`, dead+1).Scan(&same))
 	must(t, exec1(super, "delete from paddock.ready where id <> $1::bigint and id <> 2 * $1::bigint", dead+1))
 	lows := []int64{math.MinInt64, math.MinInt64}
+	// Of a class that was not looked at the low is as it was.
+	const heads = `select array(select coalesce(u.head, u.low) from unnest(c.heads, $2::bigint[]) with ordinality u(head, low, n) order by n)
+		from paddock.claim_many('h', array[$1::text], array[1, 2], $2) c`
 	read := func(slot string) int {
 		t.Helper()
 		const count = "select pg_stat_get_xact_tuples_returned('paddock.ready_pkey'::regclass)"
@@ -470,7 +473,7 @@ func TestHeads(t *testing.T) {
 		must(t, err)
 		defer func() { must(t, tx.Commit(t.Context())) }()
 		must(t, tx.QueryRow(t.Context(), count).Scan(&before))
-		must(t, tx.QueryRow(t.Context(), "select heads from paddock.claim_many('h', array[$1], array[1, 2], $2)", slot, lows).Scan(&lows))
+		must(t, tx.QueryRow(t.Context(), heads, slot, lows).Scan(&lows))
 		must(t, tx.QueryRow(t.Context(), count).Scan(&after))
 		return after - before
 	}
@@ -479,7 +482,41 @@ func TestHeads(t *testing.T) {
 	}
 	// What comes in a class that had nothing left is found.
 	d.add("ann", ad)
-	must(t, super.QueryRow(t.Context(), "select heads from paddock.claim_many('h', array['s3'], array[1, 2], $1)", lows).Scan(&lows))
+	must(t, super.QueryRow(t.Context(), heads, "s3", lows).Scan(&lows))
+}
+
+// TestLooks has a claim look at classes in the order in which their next job may be, and at none after it has found the first
+// job of all.
+func TestLooks(t *testing.T) {
+	d := newDatabase(t)
+	super := d.as("postgres")
+	must(t, exec1(super, `insert into paddock.class (sig, queue, owner, cpus, memory_mb, disk_kb, gpus, ad)
+		select sha256(n::text::bytea), 'default', 'ann', 1, n, 1, 0, '' from generate_series(1, 20) n`))
+	must(t, exec1(super, `insert into paddock.job (class, owner, queue, priority, rank, ad) select 1 + n % 20, 'ann', 'default', 0, n, 'Cmd = "true"'
+		from generate_series(1, 200) n`))
+	must(t, exec1(super, "insert into paddock.ready (class, rank, id) select class, rank, id from paddock.job"))
+	for _, tt := range []struct {
+		name   string
+		lows   string // of class n + 1
+		looked int
+		ranks  string
+	}{
+		{"nothing is known", "0", 20, "1 2 3"},
+		{"all is known", "case when n = 0 then 20 when n < 4 then n + 20 else n end", 1, "4 5 6"},
+		{"less is known of one", "case when n = 0 then 20 when n = 10 then 5 when n < 7 then n + 20 else n end", 2, "7 8 9"},
+	} {
+		slots := strings.Fields(tt.ranks)
+		for i := range slots {
+			slots[i] = tt.name + slots[i]
+		}
+		var looked int
+		var ranks string
+		must(t, super.QueryRow(t.Context(), fmt.Sprintf(`select max((select count(*) from unnest(heads) h where h is not null)), string_agg(rank::text, ' ')
+			from paddock.claim_many('h', $1, array(select generate_series(1, 20)), array(select %s from generate_series(0, 19) n))`, tt.lows), slots).Scan(&looked, &ranks))
+		if looked != tt.looked || ranks != tt.ranks {
+			t.Errorf("%s: it has looked at %d classes and given %s; want %d and %s", tt.name, looked, ranks, tt.looked, tt.ranks)
+		}
+	}
 }
 
 // TestClasses bounds how many kinds of jobs there are, and has jobs that differ in what does not

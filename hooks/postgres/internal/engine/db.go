@@ -164,8 +164,8 @@ type work struct {
 const first = math.MinInt64
 
 // claim returns what slots are given, by their names: nothing where there is no work. The heads, if there are any, are ranks
-// before which the classes have no jobs.
-func (d *db) claim(ctx context.Context, slots []string, classes []int32, lows []int64) (given map[string]*work, heads []int64, err error) {
+// before which the classes have no jobs; nil: that class was not looked at.
+func (d *db) claim(ctx context.Context, slots []string, classes []int32, lows []int64) (given map[string]*work, heads []*int64, err error) {
 	rows, err := d.pool.Query(ctx, `select slot, job, gen, class, rank, owner, queue, term, attempts, evictions, ad, heads
 		from paddock.claim_many($1, $2, $3, $4)`, d.host, slots, classes, lows)
 	if err != nil {
@@ -175,7 +175,7 @@ func (d *db) claim(ctx context.Context, slots []string, classes []int32, lows []
 	given = map[string]*work{}
 	for rows.Next() {
 		var slot string
-		var after []int64
+		var after []*int64
 		w := &work{}
 		if err := rows.Scan(&slot, &w.job, &w.gen, &w.class, &w.rank, &w.owner, &w.queue, &w.term, &w.attempts, &w.evictions, &w.ad, &after); err != nil {
 			return nil, nil, err

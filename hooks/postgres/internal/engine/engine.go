@@ -346,7 +346,7 @@ func (e *Engine) candidates(s *slot, now time.Time) (ids []int32, lows []int64, 
 
 // mark notes how far a claim has looked for jobs of classes, and what it has given. What is dead before a mark is read again
 // when it is forgotten, which no two classes are at the same time, and one that is marked again not later.
-func (e *Engine) mark(ids []int32, heads []int64, given map[string]*work, now time.Time) {
+func (e *Engine) mark(ids []int32, heads []*int64, given map[string]*work, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	mark := func(id int32, rank int64) {
@@ -359,7 +359,9 @@ func (e *Engine) mark(ids []int32, heads []int64, given map[string]*work, now ti
 		}
 	}
 	for i, rank := range heads {
-		mark(ids[i], rank)
+		if rank != nil {
+			mark(ids[i], *rank)
+		}
 	}
 	for _, w := range given {
 		mark(w.class, w.rank)

@@ -145,11 +145,11 @@ func TestMarks(t *testing.T) {
 	if got := look(0); got != none {
 		t.Errorf("at first %s", got)
 	}
-	e.mark([]int32{1, 2}, []int64{10, 20}, map[string]*work{"a": {class: 2, rank: 22}, "b": {class: 2, rank: 21}}, now)
+	e.mark([]int32{1, 2}, []*int64{new(int64(10)), new(int64(20))}, map[string]*work{"a": {class: 2, rank: 22}, "b": {class: 2, rank: 21}}, now)
 	if got := look(fresh / 4); got != "[1 2] [10 22] true" {
 		t.Errorf("after marks %s", got)
 	}
-	e.mark([]int32{1, 2}, []int64{11, 19}, nil, now.Add(fresh/4))
+	e.mark([]int32{1, 2}, []*int64{new(int64(11)), new(int64(19))}, nil, now.Add(fresh/4))
 	if got := look(fresh / 3); got != "[1 2] [11 22] true" {
 		t.Errorf("after other marks %s", got)
 	}

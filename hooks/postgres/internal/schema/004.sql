@@ -49,77 +49,81 @@ begin
     return tick_queues();
 end $$;
 
--- Of the queue whose turn it is that job is next whose owner has had the least for his share. The heads are the lows of
--- all classes after that, so that nobody reads again and again what is dead before the first job of one.
+-- Of the queue whose turn it is that job is next whose owner has had the least for his share. A class is looked at when
+-- its next job may be the next of all: no job of it is before its low. The heads are the lows of those that were looked at,
+-- after that, and null of the others, so that nobody reads again and again what is dead before the first job of one.
 create or replace function claim_many(host text, slots text[], classes integer[], lows bigint[])
     returns table (slot text, job bigint, gen bigint, class integer, rank bigint, owner text, queue text, term integer,
         attempts integer, evictions integer, ad text, heads bigint[])
     language plpgsql as $$
 #variable_conflict use_column
 declare
-    paused  integer[]; -- classes of paused queues
     stopped boolean;   -- some queue is paused
     fair    boolean;   -- some queue has shares
     told    boolean := false; -- some row has the heads
-    firsts  bigint[];  -- the first job of each class; null: there is none, or others take all that there is
-    ranks   bigint[];  -- and its rank
+    known   boolean[] := array_fill(false, array[cardinality(classes)]); -- the low is the rank of the next job; null: there is none
+    looks   integer;   -- how often one was looked at for a slot
+    look    integer[]; -- the places of those to look at
     best    integer;   -- the place of a class in the arrays
-    next    bigint;    -- its next job
-    low     bigint;    -- and the rank of that
+    next    bigint;    -- the rank of its next job
     l       lease;
 begin
+    heads := array_fill(null::bigint, array[cardinality(classes)]);
     select bool_or(q.paused), bool_or(q.half_life is not null) into stopped, fair from queue q;
     if stopped then
-        paused := array(select c.id from class c join queue q on q.name = c.queue where q.paused);
+        select array_agg(case when not q.paused then c.low end order by c.n), array_agg(q.paused order by c.n) into lows, known
+        from unnest(classes, lows) with ordinality c(id, low, n) join class k on k.id = c.id join queue q on q.name = k.queue;
     end if;
     foreach slot in array claim_many.slots loop
         -- What it was given and has not accepted is its again, with its fence.
         select * into l from lease o where o.host = claim_many.host and o.slot = claim_many.slot and not o.accepted
             and o.login = session_user and o.cancel is null limit 1 for update;
-        if l.job is null and best is not null then
-            -- The slot before took a job of this class; the others are as they were.
-            select r.rank, r.id into low, next from ready r
-            where r.class = claim_many.classes[best] and r.rank >= ranks[best] order by r.rank, r.id limit 1;
-            ranks[best] := low;
-            firsts[best] := next;
-        end if;
-        for attempt in 1..4 loop
-            exit when l.job is not null;
-            if firsts is null then
-                -- Where there is none what comes is looked for from a minute ago on: it may not be committed yet.
-                select array_agg(r.id order by c.n), array_agg(r.rank order by c.n), array_agg(case
-                        when r.id is not null then r.rank
-                        when c.id = any (paused) then c.low
-                        else greatest(c.low, (extract(epoch from clock_timestamp()) * 1000)::bigint - 60000) end order by c.n)
-                into firsts, ranks, lows
-                from unnest(claim_many.classes, claim_many.lows) with ordinality c(id, low, n)
-                    left join lateral (select r.rank, r.id from ready r where r.class = c.id and r.rank >= c.low
-                        and (paused is null or c.id <> all (paused)) order by r.rank, r.id limit 1) r on true;
+        looks := 0;
+        while l.job is null loop
+            best := null;
+            for n in 1..cardinality(classes) loop
+                if lows[n] < lows[best] or best is null and lows[n] is not null then
+                    best := n;
+                end if;
+            end loop;
+            exit when best is null;
+            if not known[best] or fair and false = any (known) then
+                looks := looks + 1;
+                look := array[best];
+                if fair or looks > 4 then -- to choose one by one would take the square of their number
+                    look := array(select c.n from unnest(known) with ordinality c(known, n) where not c.known);
+                end if;
+                foreach best in array look loop
+                    select r.rank into next from ready r where r.class = classes[best] and r.rank >= lows[best] order by r.rank limit 1;
+                    -- Where there is none what comes is looked for from a minute ago on: it may not be committed yet.
+                    heads[best] := coalesce(next, greatest(lows[best], (extract(epoch from clock_timestamp()) * 1000)::bigint - 60000));
+                    lows[best] := next;
+                    known[best] := true;
+                end loop;
+                continue;
             end if;
             if fair then
                 -- The turn of a queue is the smallest rank of its classes.
                 select h.n into best
-                from (select k.queue, k.owner, c.n, c.rank, c.job, min(c.rank) over (partition by k.queue) as turn
-                    from unnest(claim_many.classes, ranks, firsts) with ordinality c(id, rank, job, n) join class k on k.id = c.id
-                    where c.job is not null) h
+                from (select k.queue, k.owner, c.n, c.rank, min(c.rank) over (partition by k.queue) as turn
+                    from unnest(classes, lows) with ordinality c(id, rank, n) join class k on k.id = c.id
+                    where c.rank is not null) h
                     join queue q on q.name = h.queue left join share s on s.queue = h.queue and s.owner = h.owner
                 order by h.turn, h.queue, case when q.half_life is null then 0 else coalesce(decayed(s.used, s.at, q.half_life) / s.share, 0) end,
-                    h.rank, h.job
+                    h.rank, h.n
                 limit 1;
-            else
-                select c.n into best from unnest(ranks, firsts) with ordinality c(rank, job, n)
-                where c.job is not null order by c.rank, c.job limit 1;
             end if;
-            exit when best is null;
-            l := give(claim_many.host, claim_many.slot, claim_many.classes[best], ranks[best]);
+            l := give(claim_many.host, claim_many.slot, classes[best], lows[best]);
             if l.job is null then
-                firsts[best] := null;
+                lows[best] := null; -- others take all that there is
+            else
+                known[best] := false;
             end if;
         end loop;
         continue when l.job is null;
         return query
         select claim_many.slot, j.id, l.gen, j.class, j.rank, j.owner, j.queue, extract(epoch from l.term)::integer,
-            j.attempts::integer, j.evictions::integer, j.ad, case when not told then lows end
+            j.attempts::integer, j.evictions::integer, j.ad, case when not told then heads end
         from job j where j.id = l.job;
         told := true;
     end loop;
