@@ -163,39 +163,54 @@ type work struct {
 // first is before all ranks.
 const first = math.MinInt64
 
-// claim returns what slots are given, by their names: nothing where there is no work. The heads, if there are any, are ranks
-// before which the classes have no jobs; nil: that class was not looked at.
-func (d *db) claim(ctx context.Context, slots []string, classes []int32, lows []int64) (given map[string]*work, heads []*int64, err error) {
-	rows, err := d.pool.Query(ctx, `select slot, job, gen, class, rank, owner, queue, term, attempts, evictions, ad, heads
-		from paddock.claim_many($1, $2, $3, $4)`, d.host, slots, classes, lows)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer rows.Close()
-	given = map[string]*work{}
-	for rows.Next() {
-		var slot string
-		var after []*int64
-		w := &work{}
-		if err := rows.Scan(&slot, &w.job, &w.gen, &w.class, &w.rank, &w.owner, &w.queue, &w.term, &w.attempts, &w.evictions, &w.ad, &after); err != nil {
-			return nil, nil, err
-		}
-		given[slot] = w
-		if len(after) == len(classes) {
-			heads = after
-		}
-	}
-	return given, heads, rows.Err()
+// want is a question for work of slots that may have the same classes, and its answer.
+type want struct {
+	slots   []string
+	classes []int32
+	lows    []int64 // the rank of each class before which there is nothing
+
+	given map[string]*work // by slot; nothing where there is no work
+	heads []*int64         // the lows after that, nil of a class that was not looked at; empty: as they were
 }
 
-// accept reports of each run whether it is this host's.
-func (d *db) accept(ctx context.Context, runs []run) ([]bool, error) {
-	jobs, gens, hosts := columns(runs)
-	rows, err := d.pool.Query(ctx, "select accepted from paddock.accept_many($1, $2, $3) order by n", jobs, gens, hosts)
-	if err != nil {
+// exchange reports of each run that was accepted whether it is this host's, and answers the wants: all in one transaction.
+func (d *db) exchange(ctx context.Context, accepted []run, wants []*want) (own []bool, err error) {
+	batch := &pgx.Batch{}
+	if len(accepted) > 0 {
+		jobs, gens, hosts := columns(accepted)
+		batch.Queue("select accepted from paddock.accept_many($1, $2, $3) order by n", jobs, gens, hosts).Query(func(rows pgx.Rows) (err error) {
+			own, err = pgx.CollectRows(rows, pgx.RowTo[bool])
+			return err
+		})
+	}
+	for _, w := range wants {
+		batch.Queue(`select slot, job, gen, class, rank, owner, queue, term, attempts, evictions, ad, heads
+			from paddock.claim_many($1, $2, $3, $4)`, d.host, w.slots, w.classes, w.lows).Query(w.read)
+	}
+	if err := d.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[bool])
+	if len(own) != len(accepted) {
+		return nil, fmt.Errorf("%d answers to %d runs", len(own), len(accepted))
+	}
+	return own, nil
+}
+
+func (w *want) read(rows pgx.Rows) error {
+	w.given = map[string]*work{}
+	for rows.Next() {
+		var slot string
+		var heads []*int64
+		g := &work{}
+		if err := rows.Scan(&slot, &g.job, &g.gen, &g.class, &g.rank, &g.owner, &g.queue, &g.term, &g.attempts, &g.evictions, &g.ad, &heads); err != nil {
+			return err
+		}
+		w.given[slot] = g
+		if len(heads) == len(w.classes) {
+			w.heads = heads
+		}
+	}
+	return rows.Err()
 }
 
 // columns are the arrays that stand for runs in a call.

@@ -37,8 +37,7 @@ type Engine struct {
 	log      func(string)
 	over     chan struct{} // capacity 1: some run of this host is to end, and execd is to ask which
 	reported chan struct{} // capacity 1: the end of a run was reported
-	claims   *gather[*slot, claimed]
-	accepts  *gather[run, bool]
+	asks     *gather[ask, answer]
 
 	reading sync.Mutex // held by who reads classes; before mu
 
@@ -74,7 +73,7 @@ func New(c *Config, log func(string)) (*Engine, error) {
 		conf: c, db: d, log: log, over: make(chan struct{}, 1), reported: make(chan struct{}, 1), classes: map[int32]*class{}, seen: "0",
 		lows: map[int32]low{}, shunned: map[shunned]time.Time{},
 	}
-	e.claims, e.accepts = newGather(e.claimFor), newGather(d.accept)
+	e.asks = newGather(e.exchange)
 	return e, nil
 }
 
@@ -204,8 +203,8 @@ func (e *Engine) Claim(ctx context.Context, s *slot) ([]byte, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		got, err := e.claims.ask(s)
-		if err = errors.Join(err, got.err); err != nil {
+		got, err := e.asks.ask(ask{slot: s})
+		if err != nil {
 			return nil, err
 		}
 		w := got.work
@@ -227,38 +226,50 @@ func (e *Engine) Claim(ctx context.Context, s *slot) ([]byte, error) {
 	}
 }
 
-// claimed is what a slot was given.
-type claimed struct {
-	work   *work // nil: there is none
-	marked bool  // it was looked for behind marks
-	err    error
+// ask is what execd wants to know: work for a slot, or whether a run that it has accepted is its own.
+type ask struct {
+	slot *slot // nil: it is about the run
+	run  run
 }
 
-// claimFor claims work for slots: at once for those that may have the same classes.
-func (e *Engine) claimFor(ctx context.Context, slots []*slot) ([]claimed, error) {
-	type alike struct {
-		ids    []int32
-		lows   []int64
-		marked bool
-		names  []string
-		at     []int // where they are among the slots
-	}
-	var all []*alike
+type answer struct {
+	work     *work // nil: there is none
+	marked   bool  // it was looked for behind marks
+	accepted bool
+}
+
+// exchange answers what is asked at the same time. Slots that may have the same classes are given work at once.
+func (e *Engine) exchange(ctx context.Context, asks []ask) ([]answer, error) {
+	answers := make([]answer, len(asks))
+	var runs []run
+	var wants []*want
+	wanted := make([]*want, len(asks)) // nil: it is about a run
 	now := time.Now()
-	for i, s := range slots {
-		ids, lows, marked := e.candidates(s, now)
-		n := slices.IndexFunc(all, func(a *alike) bool { return slices.Equal(a.ids, ids) })
-		if n < 0 {
-			n, all = len(all), append(all, &alike{ids: ids, lows: lows, marked: marked})
+	for i, a := range asks {
+		if a.slot == nil {
+			runs = append(runs, a.run)
+			continue
 		}
-		all[n].names, all[n].at = append(all[n].names, s.name), append(all[n].at, i)
+		classes, lows, marked := e.candidates(a.slot, now)
+		n := slices.IndexFunc(wants, func(w *want) bool { return slices.Equal(w.classes, classes) })
+		if n < 0 {
+			n, wants = len(wants), append(wants, &want{classes: classes, lows: lows})
+		}
+		wants[n].slots = append(wants[n].slots, a.slot.name)
+		wanted[i], answers[i].marked = wants[n], marked
 	}
-	answers := make([]claimed, len(slots))
-	for _, a := range all {
-		given, heads, err := e.db.claim(ctx, a.names, a.ids, a.lows)
-		e.mark(a.ids, heads, given, time.Now())
-		for n, i := range a.at {
-			answers[i] = claimed{work: given[a.names[n]], marked: a.marked, err: err}
+	accepted, err := e.db.exchange(ctx, runs, wants)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range wants {
+		e.mark(w.classes, w.heads, w.given, time.Now())
+	}
+	for i, a := range asks {
+		if w := wanted[i]; w != nil {
+			answers[i].work = w.given[a.slot.name]
+		} else {
+			answers[i].accepted, accepted = accepted[0], accepted[1:]
 		}
 	}
 	return answers, nil
@@ -417,8 +428,8 @@ func (e *Engine) reply(ctx context.Context, ad *classad.Ad, accepted bool, slotP
 		return err
 	}
 	if accepted {
-		var is bool
-		if err = again(ctx, func() (err error) { is, err = e.accepts.ask(r); return err }); err == nil && !is {
+		var got answer
+		if err = again(ctx, func() (err error) { got, err = e.asks.ask(ask{run: r}); return err }); err == nil && !got.accepted {
 			e.log(fmt.Sprintf("job %d.%d was accepted and is another's by now", r.job, r.gen))
 			notify(e.over)
 		}

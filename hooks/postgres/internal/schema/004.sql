@@ -49,6 +49,26 @@ begin
     return tick_queues();
 end $$;
 
+-- give gives a slot the first job of a class that no other takes, from a rank on. Null: there is none.
+create or replace function give(host text, slot text, class integer, low bigint) returns lease language plpgsql as $$
+#variable_conflict use_column
+declare
+    taken bigint;
+    l     lease;
+begin
+    delete from ready r where r.ctid = (
+        select f.ctid from ready f where f.class = give.class and f.rank >= give.low order by f.rank, f.id limit 1 for update skip locked)
+    returning r.id into taken;
+    if taken is not null then
+        -- It may be accepted late, and its lease begins then.
+        insert into lease (job, class, gen, host, slot, term, grace, until)
+        select j.id, j.class, nextval('gen'), give.host, give.slot, q.lease, q.grace, clock_timestamp() + q.lease + interval '120 s'
+        from job j join queue q on q.name = j.queue where j.id = taken
+        returning * into l;
+    end if;
+    return l;
+end $$;
+
 -- Of the queue whose turn it is that job is next whose owner has had the least for his share. A class is looked at when
 -- its next job may be the next of all: no job of it is before its low. The heads are the lows of those that were looked at,
 -- after that, and null of the others, so that nobody reads again and again what is dead before the first job of one.
@@ -61,23 +81,25 @@ declare
     stopped boolean;   -- some queue is paused
     fair    boolean;   -- some queue has shares
     told    boolean := false; -- some row has the heads
+    found   bigint[] := array_fill(null::bigint, array[cardinality(classes)]); -- the heads
     known   boolean[] := array_fill(false, array[cardinality(classes)]); -- the low is the rank of the next job; null: there is none
     looks   integer;   -- how often one was looked at for a slot
     look    integer[]; -- the places of those to look at
     best    integer;   -- the place of a class in the arrays
     next    bigint;    -- the rank of its next job
+    j       job;
     l       lease;
 begin
-    heads := array_fill(null::bigint, array[cardinality(classes)]);
     select bool_or(q.paused), bool_or(q.half_life is not null) into stopped, fair from queue q;
     if stopped then
         select array_agg(case when not q.paused then c.low end order by c.n), array_agg(q.paused order by c.n) into lows, known
         from unnest(classes, lows) with ordinality c(id, low, n) join class k on k.id = c.id join queue q on q.name = k.queue;
     end if;
     foreach slot in array claim_many.slots loop
-        -- What it was given and has not accepted is its again, with its fence.
+        -- What it was given and has not accepted is its again, with its fence. A claim waits for nobody, whatever else its
+        -- transaction does.
         select * into l from lease o where o.host = claim_many.host and o.slot = claim_many.slot and not o.accepted
-            and o.login = session_user and o.cancel is null limit 1 for update;
+            and o.login = session_user and o.cancel is null limit 1 for update skip locked;
         looks := 0;
         while l.job is null loop
             best := null;
@@ -96,7 +118,7 @@ begin
                 foreach best in array look loop
                     select r.rank into next from ready r where r.class = classes[best] and r.rank >= lows[best] order by r.rank limit 1;
                     -- Where there is none what comes is looked for from a minute ago on: it may not be committed yet.
-                    heads[best] := coalesce(next, greatest(lows[best], (extract(epoch from clock_timestamp()) * 1000)::bigint - 60000));
+                    found[best] := coalesce(next, greatest(lows[best], (extract(epoch from clock_timestamp()) * 1000)::bigint - 60000));
                     lows[best] := next;
                     known[best] := true;
                 end loop;
@@ -121,11 +143,20 @@ begin
             end if;
         end loop;
         continue when l.job is null;
-        return query
-        select claim_many.slot, j.id, l.gen, j.class, j.rank, j.owner, j.queue, extract(epoch from l.term)::integer,
-            j.attempts::integer, j.evictions::integer, j.ad, case when not told then heads end
-        from job j where j.id = l.job;
+        select * into j from job o where o.id = l.job;
+        job := l.job;
+        gen := l.gen;
+        class := j.class;
+        rank := j.rank;
+        owner := j.owner;
+        queue := j.queue;
+        term := extract(epoch from l.term);
+        attempts := j.attempts;
+        evictions := j.evictions;
+        ad := j.ad;
+        heads := case when not told then found end;
         told := true;
+        return next;
     end loop;
 end $$;
 
