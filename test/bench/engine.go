@@ -24,8 +24,8 @@ import (
 // classesOfQueue is how many classes of jobs wait.
 const classesOfQueue = 50
 
-// engineTime measures the queue in PostgreSQL: what a claim takes, by the hook server as execd
-// asks it.
+// engineTime measures the queue in PostgreSQL: what a claim takes, made as the hook server makes it, and what a job takes by
+// the hook server as execd asks it.
 func (b *bench) engineTime() (err error) {
 	pg, err := harness.NewPostgres(filepath.Join(b.base, "pg"))
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *bench) engineTime() (err error) {
 			conns int
 			all   *[]time.Duration
 		}{{few, 1, &ofFew}, {many, 1, &ofMany}, {many, 8, &ofEight}} {
-			took, err := m.q.claim(m.conns, claims)
+			took, err := m.q.claim(pg, m.conns, claims)
 			if err != nil {
 				return err
 			}
@@ -185,6 +185,12 @@ type queueBench struct {
 	next       atomic.Int64 // the number of a call, and of a slot
 	mu         sync.Mutex   // held by who writes a frame
 	open       sync.Map     // by number: a channel for the answer
+	ends       struct {
+		turn    sync.Mutex // held by who tells them
+		mu      sync.Mutex
+		waiting []string     // guarded by mu; ads
+		heard   []chan error // guarded by mu; of each
+	}
 }
 
 // newQueue makes a database and starts a hook server with eight connections.
@@ -285,8 +291,28 @@ func (q *queueBench) finish(slot int, ad string) error {
 	if _, err := q.call("REPLY_FETCH", "accept", ad+"\n-----\n"+slotAd(slot)); err != nil {
 		return err
 	}
-	_, err := q.call("REPORT_WORK", "exit", ad+"\nExitCode = 0\n")
-	return err
+	return q.report(ad + "\nExitCode = 0\n")
+}
+
+// report tells the end of a job as execd does: one call at a time, with all ends that wait for it.
+func (q *queueBench) report(ad string) error {
+	heard := make(chan error, 1)
+	q.ends.mu.Lock()
+	q.ends.waiting, q.ends.heard = append(q.ends.waiting, ad), append(q.ends.heard, heard)
+	q.ends.mu.Unlock()
+	q.ends.turn.Lock()
+	q.ends.mu.Lock()
+	ads, all := q.ends.waiting, q.ends.heard
+	q.ends.waiting, q.ends.heard = nil, nil
+	q.ends.mu.Unlock()
+	if len(ads) > 0 { // else it was told with others
+		_, err := q.call("REPORT_WORK", strings.TrimSpace(strings.Repeat("exit ", len(ads))), strings.Join(ads, "\n-----\n"))
+		for _, h := range all {
+			h <- err
+		}
+	}
+	q.ends.turn.Unlock()
+	return <-heard
 }
 
 // each calls something n times, some at a time, and returns what all took.
@@ -306,13 +332,67 @@ func (q *queueBench) each(atOnce, n int, do func(n int) error) (time.Duration, e
 	return time.Since(begin), errors.Join(errs...)
 }
 
-// claim has slots claim a job each, which none of them accepts: each call is of another slot.
-func (q *queueBench) claim(atOnce, n int) (time.Duration, error) {
-	first := int(q.next.Add(int64(n)))
-	return q.each(atOnce, n, func(k int) error {
-		_, err := q.fetch(1_000_000 + first + k)
-		return err
+// claim has slots claim a job each over some connections at a time, as many hosts.
+func (q *queueBench) claim(pg *harness.Postgres, conns, n int) (time.Duration, error) {
+	hosts := make(chan *claimer, conns)
+	for i := range conns {
+		h, err := newClaimer(pg.Connection("postgres", q.database), fmt.Sprint("host", i))
+		if err != nil {
+			return 0, err
+		}
+		defer h.conn.Close(context.Background())
+		if err := h.claim(q.next.Add(1)); err != nil { // what it knows of the classes it knows once a second
+			return 0, err
+		}
+		hosts <- h
+	}
+	return q.each(conns, n, func(int) error {
+		h := <-hosts
+		defer func() { hosts <- h }()
+		return h.claim(q.next.Add(1))
 	})
+}
+
+// claimer claims jobs over one connection.
+type claimer struct {
+	conn    *pgx.Conn
+	host    string
+	classes []int32
+	lows    []int64 // by class: no job is before
+}
+
+func newClaimer(connection, host string) (*claimer, error) {
+	config, err := pgx.ParseConfig(connection)
+	if err != nil {
+		return nil, err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	conn, err := pgx.ConnectConfig(context.Background(), config)
+	if err != nil {
+		return nil, err
+	}
+	h := &claimer{conn: conn, host: host}
+	if err := conn.QueryRow(context.Background(), "select array_agg(id order by id) from paddock.class").Scan(&h.classes); err != nil {
+		return nil, errors.Join(err, conn.Close(context.Background()))
+	}
+	h.lows = make([]int64, len(h.classes))
+	return h, nil
+}
+
+// claim has a slot claim a job.
+func (h *claimer) claim(slot int64) error {
+	var ad string
+	var heads []*int64
+	if err := h.conn.QueryRow(context.Background(), "select ad, heads from paddock.claim_many($1, $2, $3, $4)",
+		h.host, []string{fmt.Sprint(slot)}, h.classes, h.lows).Scan(&ad, &heads); err != nil {
+		return fmt.Errorf("cannot claim: %w", err)
+	}
+	for i, head := range heads {
+		if head != nil {
+			h.lows[i] = *head
+		}
+	}
+	return nil
 }
 
 // fill has so many jobs be ready, in classes that the slots of this benchmark may all have. Those that were left
