@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -14,13 +13,16 @@ import (
 	"paddock/spool/atomicfile"
 )
 
-// Pending returns the jobs that have something to start, in the order of their
-// turn: by number, those that had a turn and were put back behind them.
+// Pending returns the jobs that have something to start, in no order.
 func (s *jobSet) Pending() []*Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	jobs := s.sorted(func(j *Job) bool { return j.pending.Len() > 0 })
-	slices.SortStableFunc(jobs, func(a, b *Job) int { return a.requeued.Compare(b.requeued) })
+	var jobs []*Job
+	for _, j := range s.jobs {
+		if j.pending.Len() > 0 {
+			jobs = append(jobs, j)
+		}
+	}
 	return jobs
 }
 

@@ -370,7 +370,9 @@ func (h *home) begin() {
 			return []api.PeerStatus{p}
 		},
 		Foremost: func(int) (list []schedule.Waiting) {
-			for _, j := range h.store.Pending() {
+			jobs := h.store.Pending()
+			slices.SortFunc(jobs, func(a, b *job.Job) int { return a.Number - b.Number })
+			for _, j := range jobs {
 				if n, _, _ := h.store.Ready(j, time.Now()); n > 0 {
 					list = append(list, schedule.Waiting{Job: j.Number, Tasks: n})
 				}
