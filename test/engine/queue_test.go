@@ -517,6 +517,13 @@ func TestLooks(t *testing.T) {
 			t.Errorf("%s: it has looked at %d classes and given %s; want %d and %s", tt.name, looked, ranks, tt.looked, tt.ranks)
 		}
 	}
+	// A queue is paused, and a class was removed of which the host has not heard.
+	must(t, exec1(super, "insert into paddock.queue (name, paused) values ('other', true)"))
+	must(t, exec1(super, "insert into paddock.class (sig, queue, owner, cpus, memory_mb, disk_kb, gpus, ad) values ('', 'other', 'ann', 1, 1, 1, 0, '')"))
+	must(t, exec1(super, "insert into paddock.ready (class, rank, id) select id, 0, 0 from paddock.class where queue = 'other'"))
+	if rank := value(t, super, "select rank from paddock.claim_many('h', array['s'], array[0, 11, 21], array[0, 0, 0])"); rank != "10" {
+		t.Errorf("beside a queue that is paused, rank %s is given; want 10", rank)
+	}
 }
 
 // TestClasses bounds how many kinds of jobs there are, and has jobs that differ in what does not

@@ -92,8 +92,9 @@ declare
 begin
     select bool_or(q.paused), bool_or(q.half_life is not null) into stopped, fair from queue q;
     if stopped then
-        select array_agg(case when not q.paused then c.low end order by c.n), array_agg(q.paused order by c.n) into lows, known
-        from unnest(classes, lows) with ordinality c(id, low, n) join class k on k.id = c.id join queue q on q.name = k.queue;
+        -- A host may still ask for a class that was removed.
+        select array_agg(case when q.paused is not true then c.low end order by c.n), array_agg(q.paused is true order by c.n) into lows, known
+        from unnest(classes, lows) with ordinality c(id, low, n) left join class k on k.id = c.id left join queue q on q.name = k.queue;
     end if;
     foreach slot in array claim_many.slots loop
         -- What it was given and has not accepted is its again, with its fence. A claim waits for nobody, whatever else its
