@@ -21,6 +21,7 @@ import (
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/daemon"
 	"paddock/execd/internal/pilot"
+	"paddock/internal/hint"
 	"paddock/spool"
 )
 
@@ -84,9 +85,8 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 		return &daemon.UsageError{Err: err}
 	}
 	dirs := []string{filepath.Join(o.Places.Spool, spool.DirReports), filepath.Join(o.Places.Spool, spool.DirEvictions)}
-	var failing, accounted <-chan struct{}
-	o.FetchFailing, failing = hint()
-	o.Accounted, accounted = hint()
+	failing, accounted := hint.New(), hint.New()
+	o.FetchFailing, o.Accounted = failing.Give, accounted.Give
 	life := &pilot.Life{
 		Call: api.NewClient(o.Places.Socket).Call, Accounted: accounted, Ended: pilot.Ended(o.Places.Accounting), Told: pilot.Told(dirs...),
 		Failing: failing, Until: until, Idle: configured.Knobs.Duration(knob.NoClaimShutdown, pilot.Idle), Signals: signals, Log: say,
@@ -112,18 +112,6 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 		return cli.Exit("", code)
 	}
 	return nil
-}
-
-// hint returns a function, and a channel that has something when it has been called since the
-// channel was last read.
-func hint() (give func(), hints <-chan struct{}) {
-	c := make(chan struct{}, 1)
-	return func() {
-		select {
-		case c <- struct{}{}:
-		default: // one is already there
-		}
-	}, c
 }
 
 // share has the ends of work told that pilots before could not tell, if there is a directory that they

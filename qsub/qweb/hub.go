@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"paddock/execd/api"
+	"paddock/internal/hint"
 )
 
 // message is a line of what viewers are sent. Each field is there when it is new.
@@ -63,7 +64,7 @@ func (h *hub) join() chan []byte {
 	if h.stop == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		h.stop = stop
-		stirred := make(chan struct{}, 1)
+		stirred := hint.New()
 		h.asking.Go(func() { h.follow(ctx, stirred) })
 		h.asking.Go(func() { h.look(ctx, stirred) })
 	} else if h.anew != nil {
@@ -118,7 +119,7 @@ func (h *hub) tell(ctx context.Context, m *message) {
 }
 
 // follow tells of changes of the timeline until nobody looks, and has look know of them.
-func (h *hub) follow(ctx context.Context, stirred chan<- struct{}) {
+func (h *hub) follow(ctx context.Context, stirred hint.Chan) {
 	cursor := ""
 	for ctx.Err() == nil {
 		asking, cancel := context.WithTimeout(ctx, pollTime)
@@ -138,10 +139,7 @@ func (h *hub) follow(ctx context.Context, stirred chan<- struct{}) {
 			if len(reply.Runs) > 0 || reply.Whole {
 				h.tell(ctx, &message{Timeline: &reply})
 			}
-			select {
-			case stirred <- struct{}{}:
-			default:
-			}
+			stirred.Give()
 		case !again:
 			h.tell(ctx, &message{Error: api.Visible(err.Error())})
 			pause(ctx, retryPace)

@@ -137,7 +137,7 @@ var rules = []rule{
 	{"paddock/execd/internal/shadow", "paddock/execd/internal/peer", "", "who is believed is decided below the clients that it is given"},
 	{"paddock/execd/internal/stage", "paddock/execd/internal/shadow", "", "it hands on what is elsewhere, and knows nothing of hosts"},
 
-	{"paddock/hooks/postgres/...", "paddock/...", "paddock/classad", "it speaks to execd as any hook of a site does"},
+	{"paddock/hooks/postgres/...", "paddock/...", "paddock/classad paddock/internal/hint", "it speaks to execd as any hook of a site does"},
 	{"paddock/execd/...", "github.com/jackc/...", "", database},
 	{"paddock/shepherd/...", "github.com/jackc/...", "", database},
 	{"paddock/qsub/...", "github.com/jackc/...", "", database},

@@ -54,6 +54,7 @@ import (
 	"paddock/execd/internal/timeline"
 	"paddock/execd/internal/usage"
 	"paddock/execd/internal/user"
+	"paddock/internal/hint"
 	"paddock/internal/proc"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
@@ -364,7 +365,7 @@ type daemon struct {
 	shadows *shadow.Shadows
 	// listening has listen look again at what is configured, and deaf is why other hosts
 	// are not answered; empty: they are, or are not to be.
-	listening chan struct{}
+	listening hint.Chan
 	deaf      atomic.Pointer[string]
 
 	serviceTold atomic.Pointer[string] // what was logged last of the account of mailers and load sensors
@@ -374,7 +375,7 @@ type daemon struct {
 func build(o Options, live *conf.Live, root *spool.Root, log *slog.Logger) (*daemon, error) {
 	config := live.Current()
 	host := config.Hostname
-	d := &daemon{began: time.Now(), opts: o, host: host, log: log, root: root, config: live, users: &user.Directory{}, health: lookout{stat: os.Stat, statfs: syscall.Statfs}, listening: make(chan struct{}, 1)}
+	d := &daemon{began: time.Now(), opts: o, host: host, log: log, root: root, config: live, users: &user.Directory{}, health: lookout{stat: os.Stat, statfs: syscall.Statfs}, listening: hint.New()}
 	d.hooks.Store(hook.NewTable(config.Knobs))
 	d.peers = peer.NewKeeper(func() peer.Files { return peerFiles(o, live.Current()) })
 	hosts := peer.NewClients(d.peers)

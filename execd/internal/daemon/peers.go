@@ -49,10 +49,7 @@ func (d *daemon) reloadPeers() {
 	for _, line := range changed {
 		d.log.Info("execd: pool: " + line)
 	}
-	select {
-	case d.listening <- struct{}{}:
-	default: // listen looks at it anyway
-	}
+	d.listening.Give()
 }
 
 // pool does what a host does in a pool. It costs nothing before the host is in one.

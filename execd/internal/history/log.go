@@ -22,6 +22,7 @@ import (
 	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/metrics"
 	"paddock/internal/backoff"
+	"paddock/internal/hint"
 	"paddock/spool/atomicfile"
 )
 
@@ -56,8 +57,8 @@ type Log struct {
 	Numbers func() []int
 	Ads     func(number, version int) (Ads, bool)
 
-	wake chan struct{} // capacity 1
-	on   atomic.Bool   // changes are noted
+	wake hint.Chan
+	on   atomic.Bool // changes are noted
 
 	mu      sync.Mutex
 	changed map[int]bool // guarded by mu; jobs that have become others; nil: too many, and the log is written anew
@@ -95,17 +96,12 @@ var retries = backoff.Doubling{First: time.Second, Most: time.Minute}
 
 // Init makes it ready.
 func (l *Log) Init() {
-	l.wake, l.changed = make(chan struct{}, 1), map[int]bool{}
+	l.wake, l.changed = hint.New(), map[int]bool{}
 	l.Wake()
 }
 
 // Wake has Run look again: a job, or the configuration, has become another.
-func (l *Log) Wake() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
+func (l *Log) Wake() { l.wake.Give() }
 
 // Changed notes that a job has become another. It does not block.
 func (l *Log) Changed(number int) {

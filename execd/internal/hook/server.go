@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"paddock/internal/backoff"
+	"paddock/internal/hint"
 )
 
 const (
@@ -248,7 +249,7 @@ type link struct {
 	ready    chan struct{} // closed when it has said hello, or gone is closed
 	gone     chan struct{} // closed when it answers no more
 	over     chan struct{} // closed when its processes have ended, and another may be started
-	wake     chan struct{} // capacity 1: there is something for it to read
+	wake     hint.Chan     // there is something for it to read
 
 	mu       sync.Mutex
 	hello    bool              // guarded by mu; it has said it
@@ -283,7 +284,7 @@ type answered struct {
 
 func newLink(h *Hook) *link {
 	l := &link{
-		path: h.Path, modified: modified(h.Path), open: map[uint64]*asked{}, wake: make(chan struct{}, 1),
+		path: h.Path, modified: modified(h.Path), open: map[uint64]*asked{}, wake: hint.New(),
 		ready: make(chan struct{}), gone: make(chan struct{}), over: make(chan struct{}),
 	}
 	l.ctx, l.kill = context.WithCancelCause(context.Background())
@@ -337,12 +338,7 @@ func (l *link) quit() {
 }
 
 // poke has the writer look.
-func (l *link) poke() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
+func (l *link) poke() { l.wake.Give() }
 
 // unanswered returns how many calls the server has not answered, and why it answers no more.
 func (l *link) unanswered() (open int, why error) {

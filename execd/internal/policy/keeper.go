@@ -10,6 +10,7 @@ import (
 	"paddock/classad"
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
+	"paddock/internal/hint"
 )
 
 // Keeper looks at jobs that do not run: when they begin to wait, and by a timer if what they
@@ -26,7 +27,7 @@ type Keeper struct {
 	Ad  func(j *job.Job, w *job.Waiting) *classad.Ad
 	Log *slog.Logger
 
-	wake chan struct{} // capacity 1; there is something in news
+	wake hint.Chan // there is something in news
 
 	mu   sync.Mutex        // under that of the Store
 	news map[*job.Job]bool // guarded by mu; jobs to be looked at
@@ -39,7 +40,7 @@ type Keeper struct {
 
 // Init makes it ready.
 func (k *Keeper) Init() {
-	k.wake, k.news, k.later = make(chan struct{}, 1), map[*job.Job]bool{}, map[*job.Job]time.Time{}
+	k.wake, k.news, k.later = hint.New(), map[*job.Job]bool{}, map[*job.Job]time.Time{}
 }
 
 // Waits has a job looked at, if it has a policy: something of it waits. It does not block.
@@ -50,10 +51,7 @@ func (k *Keeper) Waits(j *job.Job) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.news[j] = true
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	k.wake.Give()
 }
 
 // Run works until ctx is done.

@@ -30,6 +30,7 @@ import (
 	"paddock/execd/internal/serial"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
+	"paddock/internal/hint"
 	"paddock/internal/proc"
 )
 
@@ -74,7 +75,7 @@ type Options struct {
 type Queue struct {
 	o Options
 
-	wake   chan struct{} // capacity 1
+	wake   hint.Chan
 	rounds chan chan struct{}
 
 	mu         sync.Mutex
@@ -84,7 +85,7 @@ type Queue struct {
 	changed    map[int]*job.Job              // guarded by mu; jobs to look at again
 	later      map[int]*time.Timer           // guarded by mu; jobs that wait for a time
 	requesting map[int]bool                  // guarded by mu; jobs that wait and request resources
-	shares     chan struct{}                 // capacity 1; a hint that shares have changed
+	shares     hint.Chan                     // shares have changed
 	boxed      map[int]bool                  // guarded by mu; jobs that wait and have a sandbox: true, if there is no room for it
 	room       *time.Timer                   // guarded by mu; when to look for room again
 	unfit      map[int]string                // guarded by mu; jobs that the configuration, or the disk, has no place for any more, and why
@@ -103,8 +104,8 @@ type Queue struct {
 // New returns a queue.
 func New(o Options) *Queue {
 	q := &Queue{
-		o: o, wake: make(chan struct{}, 1), rounds: make(chan chan struct{}), sched: schedule.New(o.Config), config: o.Config,
-		changed: map[int]*job.Job{}, later: map[int]*time.Timer{}, unfit: map[int]string{}, requesting: map[int]bool{}, boxed: map[int]bool{}, shares: make(chan struct{}, 1),
+		o: o, wake: hint.New(), rounds: make(chan chan struct{}), sched: schedule.New(o.Config), config: o.Config,
+		changed: map[int]*job.Job{}, later: map[int]*time.Timer{}, unfit: map[int]string{}, requesting: map[int]bool{}, boxed: map[int]bool{}, shares: hint.New(),
 		toStop: map[schedule.TaskID]string{}, stopped: map[schedule.TaskID]string{}, running: map[schedule.TaskID]*job.Task{}, away: map[schedule.TaskID]*job.Task{},
 		managed: managed{stopped: map[schedule.TaskID]bool{}, holds: map[schedule.TaskID]*claim.Effect{}},
 	}
@@ -165,12 +166,7 @@ func (q *Queue) Add(j *job.Job) {
 }
 
 // Wake notes that a job may be started.
-func (q *Queue) Wake() {
-	select {
-	case q.wake <- struct{}{}:
-	default: // a hint is already there
-	}
-}
+func (q *Queue) Wake() { q.wake.Give() }
 
 // Pause starts no jobs for a while, since a start has failed for a reason that lies with
 // the host, such as a full disk, and keeps the reason for those who ask.
@@ -745,10 +741,7 @@ func (q *Queue) Ended(t *job.Task, slots []*claim.Slot, used schedule.Used) {
 
 // sharesChange notes that shares have changed, and that somebody may start what waits.
 func (q *Queue) sharesChange() {
-	select {
-	case q.shares <- struct{}{}:
-	default:
-	}
+	q.shares.Give()
 	q.Wake()
 }
 
@@ -976,9 +969,6 @@ func (q *Queue) ClearShares(users []string, dry bool) []string {
 		none[name] = schedule.Share{}
 	}
 	q.sched.SetShares(none)
-	select {
-	case q.shares <- struct{}{}:
-	default:
-	}
+	q.shares.Give()
 	return names
 }

@@ -16,6 +16,7 @@ import (
 	"paddock/execd/internal/stage/base"
 	"paddock/execd/internal/stage/notice"
 	"paddock/internal/backoff"
+	"paddock/internal/hint"
 	"paddock/spool"
 )
 
@@ -84,8 +85,8 @@ type core struct {
 	Execd
 
 	work  sync.WaitGroup
-	wake  chan struct{} // capacity 1; there may be something to be done
-	renew chan struct{} // capacity 1; there may be another lease to be renewed
+	wake  hint.Chan // there may be something to be done
+	renew hint.Chan // there may be another lease to be renewed
 
 	mu  sync.Mutex
 	ctx context.Context // guarded by mu; of all that is under way; nil: nothing is done yet
@@ -93,18 +94,10 @@ type core struct {
 
 // Wake notes that there may be something to be done: a job waits, or the slots of another
 // host have changed.
-func (c *core) Wake() { hint(c.wake) }
+func (c *core) Wake() { c.wake.Give() }
 
 // renewSoon has the leases looked at.
-func (c *core) renewSoon() { hint(c.renew) }
-
-// hint wakes up who waits at a channel of capacity 1.
-func hint(at chan struct{}) {
-	select {
-	case at <- struct{}{}:
-	default: // a hint is already there
-	}
-}
+func (c *core) renewSoon() { c.renew.Give() }
 
 // do does something in a goroutine of its own, until execd stops. c.mu is held.
 func (c *core) do(f func(ctx context.Context)) {

@@ -13,6 +13,7 @@ import (
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/shadow/match"
 	"paddock/execd/internal/shadow/report"
+	"paddock/internal/hint"
 )
 
 // run is one run on another host. Its goroutine, which goes through live, alone uses what core.mu
@@ -25,7 +26,7 @@ type run struct {
 	claim *claim // nil: nothing is left of it but the end of the run
 	found bool   // an earlier execd has begun it
 
-	poked chan struct{} // capacity 1; there is news
+	poked hint.Chan // there is news
 
 	input   push
 	orders  orders
@@ -64,7 +65,7 @@ func (r *run) secret() (api.SandboxID, api.SandboxKey) {
 }
 
 // poke has its goroutine look again.
-func (r *run) poke() { hint(r.poked) }
+func (r *run) poke() { r.poked.Give() }
 
 // compresses reports whether what travels between its host and this one is compressed.
 func (r *run) compresses() bool {

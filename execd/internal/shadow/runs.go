@@ -9,6 +9,7 @@ import (
 	"paddock/execd/internal/schedule"
 	"paddock/execd/internal/shadow/match"
 	"paddock/execd/internal/timeline"
+	"paddock/internal/hint"
 	"paddock/spool"
 )
 
@@ -53,7 +54,7 @@ func (l *runs) number() uint64 {
 
 // enter makes the run of a task.
 func (l *runs) enter(t *job.Task, c *claim) *run {
-	r := &run{core: l.core, runs: l, task: t, host: l.hosts.get(t.Start.Remote.Host), claim: c, poked: make(chan struct{}, 1)}
+	r := &run{core: l.core, runs: l, task: t, host: l.hosts.get(t.Start.Remote.Host), claim: c, poked: hint.New()}
 	r.input.run, r.orders.run, r.notices.run, r.output.run, r.tail.run = r, r, r, r, r
 	r.updates.init(r)
 	r.notices.written = make(chan func(), 1)

@@ -32,6 +32,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/shadow/match"
 	"paddock/execd/internal/shadow/remote"
+	"paddock/internal/hint"
 )
 
 // Shadows are those of all runs on other hosts.
@@ -46,7 +47,7 @@ type Shadows struct {
 
 // New returns shadows that do nothing yet.
 func New(e Execd) *Shadows {
-	c := &core{Execd: e, wake: make(chan struct{}, 1), renew: make(chan struct{}, 1)}
+	c := &core{Execd: e, wake: hint.New(), renew: hint.New()}
 	s := &Shadows{core: c, now: immediate{}, claims: &claims{core: c, list: map[remote.Name]*claim{}}}
 	s.runs = &runs{core: c, claims: s.claims, now: s.now, list: map[api.SandboxID]*run{}}
 	s.hosts = &hosts{core: c, runs: s.runs, list: map[string]*host{}}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
+	"paddock/internal/hint"
 	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/output"
 )
@@ -333,8 +334,8 @@ func isRemote(f *os.File) bool {
 // watch tells when files are written, by inotify(7). Where there is no inotify,
 // the files are polled.
 type watch struct {
-	f      *os.File      // nil: there is no inotify
-	events chan struct{} // something has happened
+	f      *os.File  // nil: there is no inotify
+	events hint.Chan // something has happened
 
 	mu    sync.Mutex
 	dirs  map[string]int  // guarded by mu; the number of a directory's watch
@@ -343,7 +344,7 @@ type watch struct {
 }
 
 func newWatch() *watch {
-	w := &watch{events: make(chan struct{}, 1), dirs: map[string]int{}, names: map[string]bool{}, done: make(chan struct{})}
+	w := &watch{events: hint.New(), dirs: map[string]int{}, names: map[string]bool{}, done: make(chan struct{})}
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
 		close(w.done)
@@ -405,10 +406,7 @@ func (w *watch) read() {
 		if !w.matters(buf[:n]) {
 			continue
 		}
-		select {
-		case w.events <- struct{}{}:
-		default:
-		}
+		w.events.Give()
 	}
 }
 

@@ -34,6 +34,7 @@ import (
 	"paddock/execd/internal/metrics"
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/user"
+	"paddock/internal/hint"
 	"paddock/spool"
 )
 
@@ -75,7 +76,7 @@ type Layer struct {
 	work    accepted
 	reports reports
 
-	reconfigured chan struct{} // capacity 1
+	reconfigured hint.Chan
 
 	// mu comes after the queue's and before that of a notifier; those of known, work and a
 	// worker are taken alone. No hook is called and no file is written under any of them.
@@ -93,7 +94,7 @@ type Layer struct {
 // accepted.
 func New(o Options) *Layer {
 	return &Layer{
-		o: o, reconfigured: make(chan struct{}, 1), running: context.Background(),
+		o: o, reconfigured: hint.New(), running: context.Background(),
 		known:     register{byID: map[string]*entry{}, byJob: map[int]*entry{}, asking: map[*worker]time.Time{}},
 		work:      accepted{orphans: map[string]bool{}},
 		reports:   reports{reporters: map[string]*reporter{}, jobs: map[int]bool{}},
@@ -113,12 +114,7 @@ func (l *Layer) Configure() {
 }
 
 // poke has Run look at what slots are to fetch.
-func (l *Layer) poke() {
-	select {
-	case l.reconfigured <- struct{}{}:
-	default: // a hint is already there
-	}
-}
+func (l *Layer) poke() { l.reconfigured.Give() }
 
 // Run fetches until ctx is done. Then it ends the hooks that are running, and
 // returns when they are gone. Jobs go on running. Recover comes before it.

@@ -19,6 +19,7 @@ import (
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
 	"paddock/internal/backoff"
+	"paddock/internal/hint"
 	"paddock/spool"
 	"paddock/spool/atomicfile"
 )
@@ -94,7 +95,7 @@ func (r *reports) number() uint64 {
 type reporter struct {
 	layer   *Layer
 	keyword string
-	again   chan struct{} // capacity 1: try at once
+	again   hint.Chan // try at once
 
 	list     []waiting // guarded by reports.mu
 	runs     bool      // guarded by reports.mu; the goroutine is there
@@ -220,7 +221,7 @@ func (l *Layer) enter(keyword string, w waiting) {
 	defer l.reports.mu.Unlock()
 	t := l.reports.reporters[keyword]
 	if t == nil {
-		t = &reporter{layer: l, keyword: keyword, again: make(chan struct{}, 1)}
+		t = &reporter{layer: l, keyword: keyword, again: hint.New()}
 		l.reports.reporters[keyword] = t
 	}
 	l.reports.jobs[w.job] = true
@@ -436,10 +437,7 @@ func (l *Layer) hurryReports() {
 	l.reports.mu.Lock()
 	defer l.reports.mu.Unlock()
 	for _, t := range l.reports.reporters {
-		select {
-		case t.again <- struct{}{}:
-		default:
-		}
+		t.again.Give()
 	}
 }
 

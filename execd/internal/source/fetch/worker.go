@@ -15,6 +15,7 @@ import (
 	"paddock/execd/internal/slot"
 	"paddock/execd/internal/source"
 	"paddock/execd/internal/user"
+	"paddock/internal/hint"
 	"paddock/internal/proc"
 )
 
@@ -25,8 +26,8 @@ type worker struct {
 	keyword string
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when run has returned
-	again   chan struct{} // capacity 1; look at everything again
-	renewal chan struct{} // the same for renew
+	again   hint.Chan     // look at everything again
+	renewal hint.Chan     // the same for renew
 
 	// Of the goroutine that runs it.
 	last    time.Time // when the last question was answered; zero: none was asked, or the next may be at once
@@ -53,7 +54,7 @@ const (
 )
 
 func newWorker(l *Layer, id slot.ID, keyword string) *worker {
-	return &worker{layer: l, slot: id, keyword: keyword, done: make(chan struct{}), again: make(chan struct{}, 1), renewal: make(chan struct{}, 1), state: stateNever}
+	return &worker{layer: l, slot: id, keyword: keyword, done: make(chan struct{}), again: hint.New(), renewal: hint.New(), state: stateNever}
 }
 
 // offers says whether work is being offered to the slot: until it is started nobody
@@ -109,12 +110,8 @@ func (l *Layer) carving(id slot.ID) bool {
 
 // look has the worker look at everything again.
 func (w *worker) look() {
-	for _, c := range []chan struct{}{w.again, w.renewal} {
-		select {
-		case c <- struct{}{}:
-		default: // a hint is already there
-		}
-	}
+	w.again.Give()
+	w.renewal.Give()
 }
 
 // hurry has the worker ask at once.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"paddock/classad"
+	"paddock/internal/hint"
 )
 
 const (
@@ -35,8 +36,8 @@ type Engine struct {
 	conf     *Config
 	db       *db
 	log      func(string)
-	over     chan struct{} // capacity 1: some run of this host is to end, and execd is to ask which
-	reported chan struct{} // capacity 1: the end of a run was reported
+	over     hint.Chan // some run of this host is to end, and execd is to ask which
+	reported hint.Chan // the end of a run was reported
 	asks     *gather[ask, answer]
 
 	reading sync.Mutex // held by who reads classes; before mu
@@ -70,7 +71,7 @@ func New(c *Config, log func(string)) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		conf: c, db: d, log: log, over: make(chan struct{}, 1), reported: make(chan struct{}, 1), classes: map[int32]*class{}, seen: "0",
+		conf: c, db: d, log: log, over: hint.New(), reported: hint.New(), classes: map[int32]*class{}, seen: "0",
 		lows: map[int32]low{}, shunned: map[shunned]time.Time{},
 	}
 	e.asks = newGather(e.exchange)
@@ -431,7 +432,7 @@ func (e *Engine) reply(ctx context.Context, ad *classad.Ad, accepted bool, slotP
 		var got answer
 		if err = again(ctx, func() (err error) { got, err = e.asks.ask(ask{run: r}); return err }); err == nil && !got.accepted {
 			e.log(fmt.Sprintf("job %d.%d was accepted and is another's by now", r.job, r.gen))
-			notify(e.over)
+			e.over.Give()
 		}
 		return err
 	}
@@ -519,7 +520,7 @@ func (e *Engine) report(ctx context.Context, ads [][]byte, words []string) error
 	if err := again(ctx, func() (err error) { stale, err = e.db.report(ctx, runs, words, ends); return err }); err != nil {
 		return err
 	}
-	notify(e.reported)
+	e.reported.Give()
 	for _, r := range stale {
 		// Nobody waits for it: it was heard before, or the run is another's.
 		e.log(fmt.Sprintf("job %d.%d: its report changes nothing", r.job, r.gen))

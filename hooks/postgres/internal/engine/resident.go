@@ -68,14 +68,6 @@ func (e *Engine) Tick(ctx context.Context) {
 // tickPause is the least time between two ticks that reports bring about.
 const tickPause = time.Second
 
-// notify has who reads a channel of capacity 1 look again.
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // Listen calls wake when there may be work, until the context ends, and has execd ask whether runs are to go on when one
 // of this host was cancelled.
 func (e *Engine) Listen(ctx context.Context, wake func()) {
@@ -111,7 +103,7 @@ func (e *Engine) listen(ctx context.Context, wake, listening func()) error {
 	listening()
 	// What was said while nobody listened is not known.
 	wake()
-	notify(e.over)
+	e.over.Give()
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
@@ -127,7 +119,7 @@ func (e *Engine) heard(n *pgconn.Notification, wake func()) {
 		wake()
 	case "paddock_cancel":
 		if host, _, _ := strings.Cut(n.Payload, "\t"); host == e.conf.Host {
-			notify(e.over)
+			e.over.Give()
 		}
 	}
 }

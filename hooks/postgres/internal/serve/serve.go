@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"paddock/hooks/postgres/internal/engine"
+	"paddock/internal/hint"
 )
 
 const (
@@ -43,8 +44,8 @@ type server struct {
 	held    []*question                   // guarded by mu; that wait for work, the oldest first
 	isIdle  bool                          // guarded by mu; the database was last told that some wait
 	known   bool                          // guarded by mu; it is known there, as far as is known here
-	changed chan struct{}                 // capacity 1: held may have changed from none to some, or back
-	wake    chan struct{}                 // capacity 1: there may be work
+	changed hint.Chan                     // held may have changed from none to some, or back
+	wake    hint.Chan                     // there may be work
 }
 
 // question is a slot that waits for work.
@@ -57,7 +58,7 @@ type question struct {
 func Run(ctx context.Context, e *engine.Engine, from io.Reader, to io.Writer, version string, log func(string)) error {
 	s := &server{
 		engine: e, log: log, to: to, cancel: map[uint64]context.CancelFunc{},
-		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		changed: hint.New(), wake: hint.New(),
 	}
 	if _, err := io.WriteString(to, answer); err != nil {
 		return err
@@ -196,7 +197,7 @@ func (s *server) fetch(ctx context.Context, input []byte) ([]byte, error) {
 	s.held = append(s.held, q)
 	s.mu.Unlock()
 	s.poke() // announce has it looked for once more when the database knows that it waits
-	notify(s.changed)
+	s.changed.Give()
 	limit := time.NewTimer(holdLimit)
 	defer limit.Stop()
 	select {
@@ -208,7 +209,7 @@ func (s *server) fetch(ctx context.Context, input []byte) ([]byte, error) {
 	s.mu.Lock()
 	s.held = slices.DeleteFunc(s.held, func(o *question) bool { return o == q })
 	s.mu.Unlock()
-	notify(s.changed)
+	s.changed.Give()
 	select {
 	case work = <-q.work:
 	default:
@@ -216,17 +217,10 @@ func (s *server) fetch(ctx context.Context, input []byte) ([]byte, error) {
 	return work, nil
 }
 
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // poke has the questions that wait be looked at.
 func (s *server) poke() {
 	s.engine.Stale()
-	notify(s.wake)
+	s.wake.Give()
 }
 
 // announce keeps the database told whether some question waits, and has the host known there.
@@ -289,7 +283,7 @@ func (s *server) reannounce() {
 	s.mu.Lock()
 	s.known = false
 	s.mu.Unlock()
-	notify(s.changed)
+	s.changed.Give()
 }
 
 // look asks for work for each question that waits, but not for those that can find no other than one that has
@@ -334,5 +328,5 @@ func (s *server) deliver(q *question, work []byte) {
 	s.held = slices.DeleteFunc(s.held, func(o *question) bool { return o == q })
 	s.mu.Unlock()
 	q.work <- work
-	notify(s.changed)
+	s.changed.Give()
 }
