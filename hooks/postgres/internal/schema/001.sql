@@ -721,19 +721,19 @@ $$;
 create function give(host text, slot text, class integer, low bigint) returns lease language plpgsql as $$
 #variable_conflict use_column
 declare
-    l lease;
+    taken bigint;
+    l     lease;
 begin
-    -- It is materialized since a join that looked for the first for each row would take them all.
-    with first as materialized (
-        select * from ready r where r.class = give.class and r.rank >= give.low order by r.rank, r.id limit 1 for update skip locked),
-    taken as (
-        delete from ready r using first f where r.class = f.class and r.rank = f.rank and r.id = f.id
-        returning r.id)
-    -- It may be accepted late, and its lease begins then.
-    insert into lease (job, class, gen, host, slot, term, grace, until)
-    select j.id, j.class, nextval('gen'), give.host, give.slot, q.lease, q.grace, clock_timestamp() + q.lease + interval '120 s'
-    from taken join job j using (id) join queue q on q.name = j.queue
-    returning * into l;
+    delete from ready r where r.ctid = (
+        select f.ctid from ready f where f.class = give.class and f.rank >= give.low order by f.rank, f.id limit 1 for update skip locked)
+    returning r.id into taken;
+    if taken is not null then
+        -- It may be accepted late, and its lease begins then.
+        insert into lease (job, class, gen, host, slot, term, grace, until)
+        select j.id, j.class, nextval('gen'), give.host, give.slot, q.lease, q.grace, clock_timestamp() + q.lease + interval '120 s'
+        from job j join queue q on q.name = j.queue where j.id = taken
+        returning * into l;
+    end if;
     return l;
 end $$;
 

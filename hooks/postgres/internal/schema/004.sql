@@ -49,26 +49,6 @@ begin
     return tick_queues();
 end $$;
 
--- give gives a slot the first job of a class that no other takes, from a rank on. Null: there is none.
-create or replace function give(host text, slot text, class integer, low bigint) returns lease language plpgsql as $$
-#variable_conflict use_column
-declare
-    taken bigint;
-    l     lease;
-begin
-    delete from ready r where r.ctid = (
-        select f.ctid from ready f where f.class = give.class and f.rank >= give.low order by f.rank, f.id limit 1 for update skip locked)
-    returning r.id into taken;
-    if taken is not null then
-        -- It may be accepted late, and its lease begins then.
-        insert into lease (job, class, gen, host, slot, term, grace, until)
-        select j.id, j.class, nextval('gen'), give.host, give.slot, q.lease, q.grace, clock_timestamp() + q.lease + interval '120 s'
-        from job j join queue q on q.name = j.queue where j.id = taken
-        returning * into l;
-    end if;
-    return l;
-end $$;
-
 -- Of the queue whose turn it is that job is next whose owner has had the least for his share. A class is looked at when
 -- its next job may be the next of all: no job of it is before its low. The heads are the lows of those that were looked at,
 -- after that, and null of the others, so that nobody reads again and again what is dead before the first job of one.
