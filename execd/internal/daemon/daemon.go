@@ -648,9 +648,7 @@ func (d *daemon) run(ctx context.Context) error {
 	d.sandboxes.Recover()
 	d.queue.Traffic()
 	for _, j := range d.store.Pending() {
-		if j.Source != "" { // else the queue starts it
-			d.sources.Of(j.Source).Stray(j)
-		}
+		d.sources.Of(j.Source).Stray(j)
 	}
 	if s := d.drain.State(); s.On && s.Speed != "" {
 		d.queue.Drain(claim.Speed(s.Speed)) // as an earlier execd was told
