@@ -59,7 +59,7 @@ func (b *bench) engineTime() (err error) {
 			conns int
 			all   *[]time.Duration
 		}{{few, 1, &ofFew}, {many, 1, &ofMany}, {many, 8, &ofEight}} {
-			took, err := m.q.claim(pg, m.conns, claims)
+			took, err := m.q.claim(m.conns, claims)
 			if err != nil {
 				return err
 			}
@@ -185,17 +185,18 @@ type queueBench struct {
 	next       atomic.Int64 // the number of a call, and of a slot
 	mu         sync.Mutex   // held by who writes a frame
 	open       sync.Map     // by number: a channel for the answer
-	ends       struct {
-		turn    sync.Mutex // held by who tells them
-		mu      sync.Mutex
-		waiting []string     // guarded by mu; ads
-		heard   []chan error // guarded by mu; of each
-	}
+	ends       chan end
+}
+
+// end is one of a job that is to be told.
+type end struct {
+	ad    string
+	heard chan<- error
 }
 
 // newQueue makes a database and starts a hook server with eight connections.
 func (b *bench) newQueue(pg *harness.Postgres, name string) (*queueBench, error) {
-	q := &queueBench{database: name, connection: pg.Connection("postgres", name)}
+	q := &queueBench{database: name, connection: pg.Connection("postgres", name), ends: make(chan end, 100)}
 	db, err := b.newDatabase(pg, name)
 	if err != nil {
 		return nil, err
@@ -218,11 +219,13 @@ func (b *bench) newQueue(pg *harness.Postgres, name string) (*queueBench, error)
 		return nil, err
 	}
 	go q.read(out)
+	go q.report()
 	_, err = io.WriteString(q.in, "HELLO 1\n")
 	return q, err
 }
 
 func (q *queueBench) close() {
+	close(q.ends)
 	q.in.Close()
 	_ = q.server.Wait()
 }
@@ -291,28 +294,24 @@ func (q *queueBench) finish(slot int, ad string) error {
 	if _, err := q.call("REPLY_FETCH", "accept", ad+"\n-----\n"+slotAd(slot)); err != nil {
 		return err
 	}
-	return q.report(ad + "\nExitCode = 0\n")
+	heard := make(chan error, 1)
+	q.ends <- end{ad + "\nExitCode = 0\n", heard}
+	return <-heard
 }
 
-// report tells the end of a job as execd does: one call at a time, with all ends that wait for it.
-func (q *queueBench) report(ad string) error {
-	heard := make(chan error, 1)
-	q.ends.mu.Lock()
-	q.ends.waiting, q.ends.heard = append(q.ends.waiting, ad), append(q.ends.heard, heard)
-	q.ends.mu.Unlock()
-	q.ends.turn.Lock()
-	q.ends.mu.Lock()
-	ads, all := q.ends.waiting, q.ends.heard
-	q.ends.waiting, q.ends.heard = nil, nil
-	q.ends.mu.Unlock()
-	if len(ads) > 0 { // else it was told with others
-		_, err := q.call("REPORT_WORK", strings.TrimSpace(strings.Repeat("exit ", len(ads))), strings.Join(ads, "\n-----\n"))
-		for _, h := range all {
+// report tells the ends of jobs as execd does: one call at a time, with all that wait for it.
+func (q *queueBench) report() {
+	for first := range q.ends {
+		words, ads, heard := "exit", first.ad, []chan<- error{first.heard}
+		for len(q.ends) > 0 {
+			e := <-q.ends
+			words, ads, heard = words+" exit", ads+"\n-----\n"+e.ad, append(heard, e.heard)
+		}
+		_, err := q.call("REPORT_WORK", words, ads)
+		for _, h := range heard {
 			h <- err
 		}
 	}
-	q.ends.turn.Unlock()
-	return <-heard
 }
 
 // each calls something n times, some at a time, and returns what all took.
@@ -333,10 +332,10 @@ func (q *queueBench) each(atOnce, n int, do func(n int) error) (time.Duration, e
 }
 
 // claim has slots claim a job each over some connections at a time, as many hosts.
-func (q *queueBench) claim(pg *harness.Postgres, conns, n int) (time.Duration, error) {
+func (q *queueBench) claim(conns, n int) (time.Duration, error) {
 	hosts := make(chan *claimer, conns)
 	for i := range conns {
-		h, err := newClaimer(pg.Connection("postgres", q.database), fmt.Sprint("host", i))
+		h, err := newClaimer(q.connection, fmt.Sprint("host", i))
 		if err != nil {
 			return 0, err
 		}
@@ -362,12 +361,7 @@ type claimer struct {
 }
 
 func newClaimer(connection, host string) (*claimer, error) {
-	config, err := pgx.ParseConfig(connection)
-	if err != nil {
-		return nil, err
-	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	conn, err := pgx.ConnectConfig(context.Background(), config)
+	conn, err := pgx.Connect(context.Background(), connection+" default_query_exec_mode=exec")
 	if err != nil {
 		return nil, err
 	}
