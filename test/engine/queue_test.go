@@ -288,6 +288,14 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// untilAt has all leases last until a time, as if that were long known.
+func (d *database) untilAt(expr string) {
+	d.t.Helper()
+	super := d.as("postgres")
+	must(d.t, exec1(super, "update paddock.lease set until = "+expr))
+	must(d.t, exec1(super, "update paddock.meta set expires = '-infinity'"))
+}
+
 // TestForged has a host report runs that are not its own, or not any more.
 func TestForged(t *testing.T) {
 	d := newDatabase(t)
@@ -295,7 +303,7 @@ func TestForged(t *testing.T) {
 	super := d.as("postgres")
 	id := d.add("ann", ad)[0]
 	_, lost := h.claim("s1")
-	must(t, exec1(super, "update paddock.lease set until = now() - interval '1 h'"))
+	d.untilAt("now() - interval '1 h'")
 	value(t, h.c, "select paddock.tick()")
 	job, gen := h.claim("s2")
 	if job != id || gen == lost {
@@ -351,10 +359,10 @@ func TestLost(t *testing.T) {
 			t.Fatalf("job %d", job)
 		}
 	}
-	must(t, exec1(super, "update paddock.lease set until = clock_timestamp() - grace + interval '30 s'"))
+	d.untilAt("clock_timestamp() - grace + interval '30 s'")
 	value(t, h.c, "select paddock.tick()")
 	h.wantOrder()
-	must(t, exec1(super, "update paddock.lease set until = clock_timestamp() - grace - interval '1 s'"))
+	d.untilAt("clock_timestamp() - grace - interval '1 s'")
 	value(t, h.c, "select paddock.tick()")
 	h.wantOrder(ids[0])
 	if got := value(t, super, "select outcome from paddock.done where id = $1", ids[1]); got != "lost" {
@@ -483,6 +491,59 @@ func TestHeads(t *testing.T) {
 	// What comes in a class that had nothing left is found.
 	d.add("ann", ad)
 	must(t, super.QueryRow(t.Context(), heads, "s3", lows).Scan(&lows))
+}
+
+// TestGens has a slot given again what it has not accepted, and what is dead of its earlier runs not be read for that.
+func TestGens(t *testing.T) {
+	d := newDatabase(t)
+	h, super, held := d.fake("h"), d.as("postgres"), d.as("postgres")
+	const dead = 200
+	d.add("ann", strings.Repeat(ad+"\n\n", dead+2))
+	must(t, exec1(held, "begin isolation level repeatable read"))
+	value(t, held, "select count(*) from paddock.lease")
+	for range dead {
+		job, gen := h.claim("s")
+		h.ends(job, gen, "exit", `{"ExitCode": 0}`)
+	}
+	index := value(t, super, "select 'paddock.lease_host_slot_gen_idx'::regclass::oid")
+	read := func(last int64) (gen int64, entries int) {
+		t.Helper()
+		const count = "select pg_stat_get_xact_tuples_returned($1::bigint::oid)"
+		var before, after int
+		tx, err := h.c.Begin(t.Context())
+		must(t, err)
+		defer func() { must(t, tx.Commit(t.Context())) }()
+		must(t, tx.QueryRow(t.Context(), count, index).Scan(&before))
+		must(t, tx.QueryRow(t.Context(), "select gen from paddock.claim_many('h', array['s'], array[1], array[0], array[$1::bigint])", last).Scan(&gen))
+		must(t, tx.QueryRow(t.Context(), count, index).Scan(&after))
+		return gen, after - before
+	}
+	gen, all := read(0)
+	again, few := read(gen)
+	if again != gen || all < dead || few > 2 {
+		t.Errorf("with %d and then %d entries read, run %d was given and then %d", all, few, gen, again)
+	}
+}
+
+// TestExpires has leases read when one may be over, and not for each tick.
+func TestExpires(t *testing.T) {
+	d := newDatabase(t)
+	h, super := d.fake("h"), d.as("postgres")
+	tick := func() string {
+		value(t, h.c, "select paddock.tick()")
+		return value(t, super, "select expires from paddock.meta")
+	}
+	d.add("ann", ad+"\n\n"+ad)
+	h.claim("s1")
+	d.untilAt("clock_timestamp() - grace + interval '3 s'")
+	first := tick()
+	h.claim("s2")
+	if second := tick(); second != first {
+		t.Errorf("leases were read when none could be over: %s, then %s", first, second)
+	}
+	if got := value(t, super, "select min(until + grace) from paddock.lease"); got != first {
+		t.Errorf("the first lease is over at %s, and they are read again at %s", got, first)
+	}
 }
 
 // TestLooks has a claim look at classes in the order in which their next job may be, and at none after it has found the first

@@ -166,6 +166,7 @@ const first = math.MinInt64
 // want is a question for work of slots that may have the same classes, and its answer.
 type want struct {
 	slots   []string
+	gens    []int64 // of each slot the number of the run that it was given last; 0: not known
 	classes []int32
 	lows    []int64 // the rank of each class before which there is nothing
 
@@ -185,7 +186,7 @@ func (d *db) exchange(ctx context.Context, accepted []run, wants []*want) (own [
 	}
 	for _, w := range wants {
 		batch.Queue(`select slot, job, gen, class, rank, owner, queue, term, attempts, evictions, ad, heads
-			from paddock.claim_many($1, $2, $3, $4)`, d.host, w.slots, w.classes, w.lows).Query(w.read)
+			from paddock.claim_many($1, $2, $3, $4, $5)`, d.host, w.slots, w.classes, w.lows, w.gens).Query(w.read)
 	}
 	if err := d.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, err

@@ -48,6 +48,7 @@ type Engine struct {
 	seen         string                // guarded by mu; which classes are there
 	refreshed    time.Time             // guarded by mu
 	lows         map[int32]low         // guarded by mu; by class
+	gens         map[string]int64      // guarded by mu; by slot: the number of the run that it was given last
 	shunned      map[shunned]time.Time // guarded by mu; until when
 	idleHosts    int                   // guarded by mu; how many hosts waited the last time
 }
@@ -72,7 +73,7 @@ func New(c *Config, log func(string)) (*Engine, error) {
 	}
 	e := &Engine{
 		conf: c, db: d, log: log, over: hint.New(), reported: hint.New(), classes: map[int32]*class{}, seen: "0",
-		lows: map[int32]low{}, shunned: map[shunned]time.Time{},
+		lows: map[int32]low{}, gens: map[string]int64{}, shunned: map[shunned]time.Time{},
 	}
 	e.asks = newGather(e.exchange)
 	return e, nil
@@ -257,6 +258,7 @@ func (e *Engine) exchange(ctx context.Context, asks []ask) ([]answer, error) {
 			n, wants = len(wants), append(wants, &want{classes: classes, lows: lows})
 		}
 		wants[n].slots = append(wants[n].slots, a.slot.name)
+		wants[n].gens = append(wants[n].gens, e.gen(a.slot.name))
 		wanted[i], answers[i].marked = wants[n], marked
 	}
 	accepted, err := e.db.exchange(ctx, runs, wants)
@@ -264,7 +266,7 @@ func (e *Engine) exchange(ctx context.Context, asks []ask) ([]answer, error) {
 		return nil, err
 	}
 	for _, w := range wants {
-		e.mark(w.classes, w.heads, w.given, time.Now())
+		e.mark(w, time.Now())
 	}
 	for i, a := range asks {
 		if w := wanted[i]; w != nil {
@@ -356,9 +358,17 @@ func (e *Engine) candidates(s *slot, now time.Time) (ids []int32, lows []int64, 
 	return ids, lows, marked
 }
 
+// gen returns the number of the run that a slot was given last. A slot is given what it has not accepted until it does, so
+// that none before that is open, and what is dead of those is not read again for each claim.
+func (e *Engine) gen(slot string) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.gens[slot]
+}
+
 // mark notes how far a claim has looked for jobs of classes, and what it has given. What is dead before a mark is read again
 // when it is forgotten, which no two classes are at the same time, and one that is marked again not later.
-func (e *Engine) mark(ids []int32, heads []*int64, given map[string]*work, now time.Time) {
+func (e *Engine) mark(w *want, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	mark := func(id int32, rank int64) {
@@ -370,13 +380,14 @@ func (e *Engine) mark(ids []int32, heads []*int64, given map[string]*work, now t
 			e.lows[id] = low{rank, m.until}
 		}
 	}
-	for i, rank := range heads {
+	for i, rank := range w.heads {
 		if rank != nil {
-			mark(ids[i], *rank)
+			mark(w.classes[i], *rank)
 		}
 	}
-	for _, w := range given {
-		mark(w.class, w.rank)
+	for slot, g := range w.given {
+		mark(g.class, g.rank)
+		e.gens[slot] = g.gen
 	}
 }
 

@@ -145,18 +145,24 @@ func TestMarks(t *testing.T) {
 	if got := look(0); got != none {
 		t.Errorf("at first %s", got)
 	}
-	e.mark([]int32{1, 2}, []*int64{new(int64(10)), new(int64(20))}, map[string]*work{"a": {class: 2, rank: 22}, "b": {class: 2, rank: 21}}, now)
+	mark := func(at time.Duration, heads []*int64, given map[string]*work) {
+		e.mark(&want{classes: []int32{1, 2}, heads: heads, given: given}, now.Add(at))
+	}
+	mark(0, []*int64{new(int64(10)), new(int64(20))}, map[string]*work{"a": {gen: 7, class: 2, rank: 22}, "b": {gen: 8, class: 2, rank: 21}})
 	if got := look(fresh / 4); got != "[1 2] [10 22] true" {
 		t.Errorf("after marks %s", got)
 	}
-	e.mark([]int32{1, 2}, []*int64{new(int64(11)), new(int64(19))}, nil, now.Add(fresh/4))
+	mark(fresh/4, []*int64{new(int64(11)), new(int64(19))}, nil)
 	if got := look(fresh / 3); got != "[1 2] [11 22] true" {
 		t.Errorf("after other marks %s", got)
 	}
 	if got := look(3 * fresh / 2); got != none {
 		t.Errorf("later %s", got)
 	}
-	if e.mark(nil, nil, map[string]*work{"a": {class: 1, rank: 3}}, now.Add(2*fresh)); !e.unmark() || look(2*fresh) != none || e.unmark() {
+	if a, b, c := e.gen("a"), e.gen("b"), e.gen("c"); a != 7 || b != 8 || c != 0 {
+		t.Errorf("slots were given runs %d, %d and %d; want 7, 8 and none", a, b, c)
+	}
+	if mark(2*fresh, nil, map[string]*work{"a": {class: 1, rank: 3}}); !e.unmark() || look(2*fresh) != none || e.unmark() {
 		t.Error("marks were not forgotten")
 	}
 }

@@ -8,7 +8,8 @@ create table meta (
     one          boolean primary key default true check (one),
     -- Part of the identity of each run: a report of another database is told by it.
     installation text not null default substr(md5(gen_random_uuid()::text), 1, 8),
-    ticked       timestamptz not null default '-infinity'
+    ticked       timestamptz not null default '-infinity',
+    expires      timestamptz not null default '-infinity' -- no lease is over before
 );
 insert into meta default values;
 
@@ -95,7 +96,7 @@ create table lease (
     given       timestamptz not null default clock_timestamp(),
     until       timestamptz not null -- not in an index, so that a renewal is a small write
 ) with (fillfactor = 50);
-create index on lease (host, slot) where not accepted;
+create index on lease (host, slot, gen) where not accepted;
 
 create table depend (
     job     bigint,
@@ -777,8 +778,9 @@ begin
     from job j where j.id = l.job;
 end $$;
 
--- claim_many is claim of several slots that may have the same classes. The first row may have new lows.
-create function claim_many(host text, slots text[], classes integer[], lows bigint[])
+-- claim_many is claim of several slots that may have the same classes. The first row may have new lows. Gens are of each slot
+-- the number of the last run that it was given, so that those before it are not looked at: that is for later versions.
+create function claim_many(host text, slots text[], classes integer[], lows bigint[], gens bigint[] default '{}')
     returns table (slot text, job bigint, gen bigint, class integer, rank bigint, owner text, queue text, term integer,
         attempts integer, evictions integer, ad text, heads bigint[])
     language plpgsql as $$
@@ -1005,14 +1007,18 @@ begin
         order by o.run_after limit 1000 for update skip locked),
     gone as (delete from waiting w using due d where w.id = d.id returning d.class, d.rank, d.id)
     insert into ready (class, rank, id) select gone.class, gone.rank, gone.id from gone;
-    -- Hosts that did not renew are lost, and what they had has ended by now.
-    for l in select * from lease o where o.until + o.grace < clock_timestamp() order by o.job limit 1000 loop
-        select * into j from job o where o.id = l.job for update;
-        delete from lease o where o.job = l.job and o.gen = l.gen and o.until + o.grace < clock_timestamp() returning o.* into l;
-        continue when not found;
-        call note('lost', l.job, l.gen, l.host, l.slot);
-        call evicted(j, l, format('%s did not renew its lease', l.host), true, null);
-    end loop;
+    -- Hosts that did not renew are lost, and what they had has ended by now. All leases are read only when one may be over:
+    -- one that is new, or that begins with its acceptance, lasts for 10 s at least.
+    if (select expires from meta) < clock_timestamp() then
+        for l in select * from lease o where o.until + o.grace < clock_timestamp() order by o.job limit 1000 loop
+            select * into j from job o where o.id = l.job for update;
+            delete from lease o where o.job = l.job and o.gen = l.gen and o.until + o.grace < clock_timestamp() returning o.* into l;
+            continue when not found;
+            call note('lost', l.job, l.gen, l.host, l.slot);
+            call evicted(j, l, format('%s did not renew its lease', l.host), true, null);
+        end loop;
+        update meta set expires = least((select min(o.until + o.grace) from lease o), clock_timestamp() + interval '10 s');
+    end if;
     if (select ticked from meta) < clock_timestamp() - interval '10 minutes' then
         update meta set ticked = clock_timestamp();
         call partitions();

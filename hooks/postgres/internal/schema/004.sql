@@ -52,7 +52,7 @@ end $$;
 -- Of the queue whose turn it is that job is next whose owner has had the least for his share. A class is looked at when
 -- its next job may be the next of all: no job of it is before its low. The heads are the lows of those that were looked at,
 -- after that, and null of the others, so that nobody reads again and again what is dead before the first job of one.
-create or replace function claim_many(host text, slots text[], classes integer[], lows bigint[])
+create or replace function claim_many(host text, slots text[], classes integer[], lows bigint[], gens bigint[] default '{}')
     returns table (slot text, job bigint, gen bigint, class integer, rank bigint, owner text, queue text, term integer,
         attempts integer, evictions integer, ad text, heads bigint[])
     language plpgsql as $$
@@ -76,11 +76,11 @@ begin
         select array_agg(case when q.paused is not true then c.low end order by c.n), array_agg(q.paused is true order by c.n) into lows, known
         from unnest(classes, lows) with ordinality c(id, low, n) left join class k on k.id = c.id left join queue q on q.name = k.queue;
     end if;
-    foreach slot in array claim_many.slots loop
+    for s in 1..cardinality(slots) loop
         -- What it was given and has not accepted is its again, with its fence. A claim waits for nobody, whatever else its
         -- transaction does.
-        select * into l from lease o where o.host = claim_many.host and o.slot = claim_many.slot and not o.accepted
-            and o.login = session_user and o.cancel is null limit 1 for update skip locked;
+        select * into l from lease o where o.host = claim_many.host and o.slot = slots[s] and not o.accepted
+            and o.gen >= coalesce(gens[s], 0) and o.login = session_user and o.cancel is null limit 1 for update skip locked;
         looks := 0;
         while l.job is null loop
             best := null;
@@ -116,7 +116,7 @@ begin
                     h.rank, h.n
                 limit 1;
             end if;
-            l := give(claim_many.host, claim_many.slot, classes[best], lows[best]);
+            l := give(claim_many.host, slots[s], classes[best], lows[best]);
             if l.job is null then
                 lows[best] := null; -- others take all that there is
             else
@@ -125,6 +125,7 @@ begin
         end loop;
         continue when l.job is null;
         select * into j from job o where o.id = l.job;
+        slot := slots[s];
         job := l.job;
         gen := l.gen;
         class := j.class;
