@@ -109,3 +109,37 @@ func FuzzFrames(f *testing.F) {
 		}
 	})
 }
+
+// elsewhere is a connection from another host.
+type elsewhere struct{ net.Conn }
+
+func (elsewhere) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)} }
+
+// Keys that a recording does not give away later are for what leaves the host.
+func TestCurves(t *testing.T) {
+	identity, fingerprint, err := NewIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := NewToken()
+	for _, c := range []struct {
+		name string
+		conn func(net.Conn) net.Conn
+		want tls.CurveID
+	}{
+		{"within a host", func(c net.Conn) net.Conn { return c }, tls.X25519},
+		{"between hosts", func(c net.Conn) net.Conn { return elsewhere{c} }, tls.X25519MLKEM768},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, b := loopback(t)
+			go func() { _, _, _ = New(nil).Accept(b, identity, token) }()
+			conn, _, err := New(nil).Offer(c.conn(a), fingerprint, token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := conn.Conn.ConnectionState().CurveID; got != c.want {
+				t.Errorf("they have agreed by %v; want %v", got, c.want)
+			}
+		})
+	}
+}

@@ -54,7 +54,9 @@ func (p *parent) connect() {
 	p.timers.after(timerLate, clientTime)
 	if err := p.openSession(p.config); err != nil {
 		p.on(event{what: phase.Lost, why: err.Error()})
+		return
 	}
+	p.settle() // the client may take long
 }
 
 // forgo gives up a job whose client was not found: nothing of it is begun.

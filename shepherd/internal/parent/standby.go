@@ -46,7 +46,7 @@ func (o *Options) standby() (assigned bool, err error) {
 }
 
 // settle tells execd that the start of the run needs the processors no more: its job has
-// run for a moment, or a procedure before it has begun. The end of this process says so as
+// run for a moment, a procedure before it has begun, or it waits for its client. The end of this process says so as
 // well.
 func (p *parent) settle() {
 	if p.assigned > 0 {

@@ -120,6 +120,33 @@ func TestStandbySettlesInProlog(t *testing.T) {
 	r.ended(s.wait(), 0, 0)
 }
 
+// A client may take long, too.
+func TestStandbySettlesBeforeClient(t *testing.T) {
+	r := newRig(t, "exit 0")
+	if err := unix.Mkfifo(r.base+"/wait", 0o666); err != nil {
+		t.Fatal(err)
+	}
+	session := r.base + "/session"
+	if err := os.WriteFile(session, []byte("#!/bin/sh\nexec cat "+r.base+"/wait\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	secret := strings.Repeat("0", 64)
+	client := spool.Session{Number: 1, Address: "127.0.0.1:1", Fingerprint: secret, Token: secret}
+	if err := r.dir.Write(spool.FileSession, client.Append(nil)); err != nil {
+		t.Fatal(err)
+	}
+	r.set(spool.KeySession+"="+session, spool.KeySessionGrace+"=0")
+	s := r.standby()
+	s.assign("shepherd-7.1")
+	s.settled()
+	f, err := os.OpenFile(r.base+"/wait", os.O_WRONLY, 0) // until the session has it
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	r.ended(s.wait(), spool.FailedBeforeStart, -1)
+}
+
 // It ends when there is no job to come.
 func TestStandbyDismissed(t *testing.T) {
 	for what, end := range map[string]func(*standing) error{
