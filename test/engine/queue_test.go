@@ -544,6 +544,9 @@ func TestExpires(t *testing.T) {
 	if got := value(t, super, "select min(until + grace) from paddock.lease"); got != first {
 		t.Errorf("the first lease is over at %s, and they are read again at %s", got, first)
 	}
+	if ms, err := strconv.Atoi(value(t, h.c, "select paddock.tick()")); err != nil || ms > 3000 {
+		t.Errorf("the next tick is due after %d ms, %v; want 3000 at most", ms, err)
+	}
 }
 
 // TestLooks has a claim look at classes in the order in which their next job may be, and at none after it has found the first
@@ -573,7 +576,8 @@ func TestLooks(t *testing.T) {
 		var looked int
 		var ranks string
 		must(t, super.QueryRow(t.Context(), fmt.Sprintf(`select max((select count(*) from unnest(heads) h where h is not null)), string_agg(rank::text, ' ')
-			from paddock.claim_many('h', $1, array(select generate_series(1, 20)), array(select %s from generate_series(0, 19) n))`, tt.lows), slots).Scan(&looked, &ranks))
+			from (select array_agg(n + 1 order by low) as classes, array_agg(low order by low) as lows
+				from (select n, %s as low from generate_series(0, 19) n) c) c, paddock.claim_many('h', $1, c.classes, c.lows)`, tt.lows), slots).Scan(&looked, &ranks))
 		if looked != tt.looked || ranks != tt.ranks {
 			t.Errorf("%s: it has looked at %d classes and given %s; want %d and %s", tt.name, looked, ranks, tt.looked, tt.ranks)
 		}

@@ -1032,8 +1032,8 @@ begin
         delete from host where seen < clock_timestamp() - interval '1 day';
     end if;
     update host set idle = false where idle and seen < clock_timestamp() - interval '5 minutes';
-    select least(min(w.run_after), clock_timestamp() + interval '10 s') into due from waiting w;
-    return greatest(extract(epoch from due - clock_timestamp()) * 1000, 10)::integer;
+    select least(min(w.run_after), (select expires from meta), clock_timestamp() + interval '10 s') into due from waiting w;
+    return greatest(ceil(extract(epoch from due - clock_timestamp()) * 1000), 10);
 end $$;
 
 -------------------------------------------------------------------------------------------
