@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -356,8 +357,15 @@ func (q *queueBench) claim(conns, n int) (time.Duration, error) {
 type claimer struct {
 	conn    *pgx.Conn
 	host    string
-	classes []int32
+	classes []int32 // in the order of their lows
 	lows    []int64 // by class: no job is before
+}
+
+func (h *claimer) Len() int           { return len(h.lows) }
+func (h *claimer) Less(i, j int) bool { return h.lows[i] < h.lows[j] }
+func (h *claimer) Swap(i, j int) {
+	h.lows[i], h.lows[j] = h.lows[j], h.lows[i]
+	h.classes[i], h.classes[j] = h.classes[j], h.classes[i]
 }
 
 func newClaimer(connection, host string) (*claimer, error) {
@@ -386,6 +394,7 @@ func (h *claimer) claim(slot int64) error {
 			h.lows[i] = *head
 		}
 	}
+	sort.Stable(h)
 	return nil
 }
 

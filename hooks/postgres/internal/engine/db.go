@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sort"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -185,6 +186,7 @@ func (d *db) exchange(ctx context.Context, accepted []run, wants []*want) (own [
 		})
 	}
 	for _, w := range wants {
+		sort.Stable(w)
 		batch.Queue(`select slot, job, gen, class, rank, owner, queue, term, attempts, evictions, ad, heads
 			from paddock.claim_many($1, $2, $3, $4, $5)`, d.host, w.slots, w.classes, w.lows, w.gens).Query(w.read)
 	}
@@ -195,6 +197,15 @@ func (d *db) exchange(ctx context.Context, accepted []run, wants []*want) (own [
 		return nil, fmt.Errorf("%d answers to %d runs", len(own), len(accepted))
 	}
 	return own, nil
+}
+
+// The order of the classes of a want is that of their lows, which the function asks for.
+
+func (w *want) Len() int           { return len(w.lows) }
+func (w *want) Less(i, j int) bool { return w.lows[i] < w.lows[j] }
+func (w *want) Swap(i, j int) {
+	w.lows[i], w.lows[j] = w.lows[j], w.lows[i]
+	w.classes[i], w.classes[j] = w.classes[j], w.classes[i]
 }
 
 func (w *want) read(rows pgx.Rows) error {

@@ -50,8 +50,9 @@ begin
 end $$;
 
 -- Of the queue whose turn it is that job is next whose owner has had the least for his share. A class is looked at when
--- its next job may be the next of all: no job of it is before its low. The heads are the lows of those that were looked at,
--- after that, and null of the others, so that nobody reads again and again what is dead before the first job of one.
+-- its next job may be the next of all: no job of it is before its low. They come in the order of their lows, so that those
+-- that were looked at are the first ones. The heads are the lows of these after that, and null of the others, so that
+-- nobody reads again and again what is dead before the first job of one.
 create or replace function claim_many(host text, slots text[], classes integer[], lows bigint[], gens bigint[] default '{}')
     returns table (slot text, job bigint, gen bigint, class integer, rank bigint, owner text, queue text, term integer,
         attempts integer, evictions integer, ad text, heads bigint[])
@@ -88,6 +89,7 @@ begin
                 if lows[n] < lows[best] or best is null and lows[n] is not null then
                     best := n;
                 end if;
+                exit when not known[n]; -- and those after it have no lower one
             end loop;
             exit when best is null;
             if not known[best] or fair and false = any (known) then
@@ -146,8 +148,9 @@ create or replace function claim(host text, slot text, classes integer[], lows b
     returns table (job bigint, gen bigint, class integer, rank bigint, owner text, queue text, term integer, attempts integer,
         evictions integer, ad text)
     language sql as $$
-    select job, gen, class, rank, owner, queue, term, attempts, evictions, ad
-    from claim_many(claim.host, array[claim.slot], claim.classes, claim.lows);
+    select m.job, m.gen, m.class, m.rank, m.owner, m.queue, m.term, m.attempts, m.evictions, m.ad
+    from (select array_agg(c.id order by c.low) as classes, array_agg(c.low order by c.low) as lows from unnest(claim.classes, claim.lows) c(id, low)) o,
+        claim_many(claim.host, array[claim.slot], o.classes, o.lows) m;
 $$;
 
 create or replace function set_queue(name text, settings jsonb default '{}') returns setof queue language plpgsql as $$
