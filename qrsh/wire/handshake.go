@@ -133,8 +133,8 @@ func (l *Link) Offer(conn net.Conn, identity Fingerprint, token Token) (*Conn, P
 	return secure, parsePositions(b[1:]), nil
 }
 
-// curves returns by what the two agree on keys: nil for what package tls prefers. That is also safe from computers to come,
-// for what others record on the way, and takes most of a millisecond. Within a host nobody records it.
+// curves returns the key exchanges that are offered; nil is the default of package tls. Its first is safe also from a computer
+// to come that reads what was recorded, and takes most of a millisecond more. What stays within a host nobody records.
 func curves(conn net.Conn) []tls.CurveID {
 	local, ok1 := conn.LocalAddr().(*net.TCPAddr)
 	remote, ok2 := conn.RemoteAddr().(*net.TCPAddr)

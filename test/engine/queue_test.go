@@ -582,6 +582,9 @@ func TestLooks(t *testing.T) {
 			t.Errorf("%s: it has looked at %d classes and given %s; want %d and %s", tt.name, looked, ranks, tt.looked, tt.ranks)
 		}
 	}
+	if got := value(t, super, "select count(*) from paddock.claim('h', 's', '{}', '{}')"); got != "0" {
+		t.Errorf("of no class %s jobs are given", got)
+	}
 	// A queue is paused, and a class was removed of which the host has not heard.
 	must(t, exec1(super, "insert into paddock.queue (name, paused) values ('other', true)"))
 	must(t, exec1(super, "insert into paddock.class (sig, queue, owner, cpus, memory_mb, disk_kb, gpus, ad) values ('', 'other', 'ann', 1, 1, 1, 0, '')"))

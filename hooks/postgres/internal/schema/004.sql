@@ -149,7 +149,8 @@ create or replace function claim(host text, slot text, classes integer[], lows b
         evictions integer, ad text)
     language sql as $$
     select m.job, m.gen, m.class, m.rank, m.owner, m.queue, m.term, m.attempts, m.evictions, m.ad
-    from (select array_agg(c.id order by c.low) as classes, array_agg(c.low order by c.low) as lows from unnest(claim.classes, claim.lows) c(id, low)) o,
+    from (select coalesce(array_agg(c.id order by c.low), '{}') as classes, coalesce(array_agg(c.low order by c.low), '{}') as lows
+            from unnest(claim.classes, claim.lows) c(id, low)) o,
         claim_many(claim.host, array[claim.slot], o.classes, o.lows) m;
 $$;
 
