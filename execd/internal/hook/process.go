@@ -396,12 +396,17 @@ func (p *process) readErrors() {
 // awaitGone waits until no process is left that is one of some, or until the limit or ctx
 // ends, and reports whether none is left.
 func awaitGone(ctx context.Context, some func(proc.Process) bool, limit time.Duration) bool {
+	wait := proc.ExecWait{}
 	for end := time.Now().Add(limit); ; {
 		all, _ := proc.All()
 		i := slices.IndexFunc(all, some)
 		if i < 0 {
+			if wait.Again(slices.ContainsFunc(all, func(p proc.Process) bool { return p.Execs })) {
+				continue
+			}
 			return true
 		}
+		wait = proc.ExecWait{}
 		over := all[i].Ends(min(time.Until(end), markedLook))
 		if !over && (ctx.Err() != nil || time.Now().After(end)) {
 			return false
