@@ -996,6 +996,7 @@ declare
     j    job;
     l    lease;
     part record;
+    ends timestamptz := (select m.expires from meta m);
     due  timestamptz;
 begin
     if not pg_try_advisory_xact_lock(7263001) then
@@ -1009,7 +1010,7 @@ begin
     insert into ready (class, rank, id) select gone.class, gone.rank, gone.id from gone;
     -- Hosts that did not renew are lost, and what they had has ended by now. All leases are read only when one may be over:
     -- one that is new, or that begins with its acceptance, lasts for 10 s at least.
-    if (select expires from meta) < clock_timestamp() then
+    if ends < clock_timestamp() then
         for l in select * from lease o where o.until + o.grace < clock_timestamp() order by o.job limit 1000 loop
             select * into j from job o where o.id = l.job for update;
             delete from lease o where o.job = l.job and o.gen = l.gen and o.until + o.grace < clock_timestamp() returning o.* into l;
@@ -1017,7 +1018,8 @@ begin
             call note('lost', l.job, l.gen, l.host, l.slot);
             call evicted(j, l, format('%s did not renew its lease', l.host), true, null);
         end loop;
-        update meta set expires = least((select min(o.until + o.grace) from lease o), clock_timestamp() + interval '10 s');
+        update meta set expires = least((select min(o.until + o.grace) from lease o), clock_timestamp() + interval '10 s')
+            returning expires into ends;
     end if;
     if (select ticked from meta) < clock_timestamp() - interval '10 minutes' then
         update meta set ticked = clock_timestamp();
@@ -1032,7 +1034,7 @@ begin
         delete from host where seen < clock_timestamp() - interval '1 day';
     end if;
     update host set idle = false where idle and seen < clock_timestamp() - interval '5 minutes';
-    select least(min(w.run_after), (select expires from meta), clock_timestamp() + interval '10 s') into due from waiting w;
+    select least(min(w.run_after), ends, clock_timestamp() + interval '10 s') into due from waiting w;
     return greatest(ceil(extract(epoch from due - clock_timestamp()) * 1000), 10);
 end $$;
 
