@@ -473,17 +473,10 @@ func TestHeads(t *testing.T) {
 	// Of a class that was not looked at the low is as it was.
 	const heads = `select array(select coalesce(u.head, u.low) from unnest(c.heads, $2::bigint[]) with ordinality u(head, low, n) order by n)
 		from paddock.claim_many('h', array[$1::text], array[1, 2], $2) c`
+	index := value(t, super, "select 'paddock.ready_pkey'::regclass::oid")
 	read := func(slot string) int {
 		t.Helper()
-		const count = "select pg_stat_get_xact_tuples_returned('paddock.ready_pkey'::regclass)"
-		var before, after int
-		tx, err := super.Begin(t.Context())
-		must(t, err)
-		defer func() { must(t, tx.Commit(t.Context())) }()
-		must(t, tx.QueryRow(t.Context(), count).Scan(&before))
-		must(t, tx.QueryRow(t.Context(), heads, slot, lows).Scan(&lows))
-		must(t, tx.QueryRow(t.Context(), count).Scan(&after))
-		return after - before
+		return entries(t, super, index, func(tx pgx.Tx) error { return tx.QueryRow(t.Context(), heads, slot, lows).Scan(&lows) })
 	}
 	if first, second := read("s1"), read("s2"); first < 2*dead || second > same+10 {
 		t.Errorf("%d entries were read by the first claim, and %d by the second; want %d and a few of it", first, second, same)
@@ -491,6 +484,20 @@ func TestHeads(t *testing.T) {
 	// What comes in a class that had nothing left is found.
 	d.add("ann", ad)
 	must(t, super.QueryRow(t.Context(), heads, "s3", lows).Scan(&lows))
+}
+
+// entries returns how many entries of an index, named by its number, a transaction reads.
+func entries(t *testing.T, c *pgx.Conn, index string, do func(pgx.Tx) error) int {
+	t.Helper()
+	const count = "select pg_stat_get_xact_tuples_returned($1::bigint::oid)"
+	var before, after int
+	tx, err := c.Begin(t.Context())
+	must(t, err)
+	defer func() { must(t, tx.Commit(t.Context())) }()
+	must(t, tx.QueryRow(t.Context(), count, index).Scan(&before))
+	must(t, do(tx))
+	must(t, tx.QueryRow(t.Context(), count, index).Scan(&after))
+	return after - before
 }
 
 // TestGens has a slot given again what it has not accepted, and what is dead of its earlier runs not be read for that.
@@ -506,17 +513,11 @@ func TestGens(t *testing.T) {
 		h.ends(job, gen, "exit", `{"ExitCode": 0}`)
 	}
 	index := value(t, super, "select 'paddock.lease_host_slot_gen_idx'::regclass::oid")
-	read := func(last int64) (gen int64, entries int) {
+	read := func(last int64) (gen int64, n int) {
 		t.Helper()
-		const count = "select pg_stat_get_xact_tuples_returned($1::bigint::oid)"
-		var before, after int
-		tx, err := h.c.Begin(t.Context())
-		must(t, err)
-		defer func() { must(t, tx.Commit(t.Context())) }()
-		must(t, tx.QueryRow(t.Context(), count, index).Scan(&before))
-		must(t, tx.QueryRow(t.Context(), "select gen from paddock.claim_many('h', array['s'], array[1], array[0], array[$1::bigint])", last).Scan(&gen))
-		must(t, tx.QueryRow(t.Context(), count, index).Scan(&after))
-		return gen, after - before
+		const claim = "select gen from paddock.claim_many('h', array['s'], array[1], array[0], array[$1::bigint])"
+		n = entries(t, h.c, index, func(tx pgx.Tx) error { return tx.QueryRow(t.Context(), claim, last).Scan(&gen) })
+		return gen, n
 	}
 	gen, all := read(0)
 	again, few := read(gen)

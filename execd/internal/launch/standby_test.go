@@ -150,16 +150,16 @@ func TestStandby(t *testing.T) {
 func TestStandbyLost(t *testing.T) {
 	for what, lose := range map[string]func(s *starts, pid int) error{
 		"killed": func(_ *starts, pid int) error {
-			// Its end of the socket is open until all of it is gone.
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			pidfd, err := unix.PidfdOpen(pid, 0)
+			if err != nil {
 				return err
 			}
-			for {
-				err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-				if !errors.Is(err, unix.EINTR) {
-					return err
-				}
+			defer unix.Close(pidfd)
+			if err := unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0); err != nil {
+				return err
 			}
+			reap(pidfd, unix.WNOWAIT) // its end of the socket is open until all of it is gone
+			return nil
 		},
 		"replaced": func(s *starts, _ int) error { return install(s.path) },
 	} {

@@ -46,8 +46,8 @@ func (o *Options) standby() (assigned bool, err error) {
 }
 
 // settle tells execd that the start of the run needs the processors no more: its job has
-// run for a moment, a procedure before it has begun, or it waits for its client. The end of this process says so as
-// well.
+// run for a moment, a procedure before it has begun, or its client is waited for. The end of
+// this process says so as well.
 func (p *parent) settle() {
 	if p.assigned > 0 {
 		unix.Close(p.assigned)

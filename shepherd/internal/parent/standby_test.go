@@ -102,32 +102,44 @@ func TestStandbyRuns(t *testing.T) {
 	r.ended(s.wait(), 0, 3)
 }
 
-// Where a procedure may take long, the run has settled when that has begun.
-func TestStandbySettlesInProlog(t *testing.T) {
-	r := newRig(t, "exit 0")
-	if err := unix.Mkfifo(r.base+"/wait", 0o666); err != nil {
-		t.Fatal(err)
+// gate makes a pipe, and returns its path. Who opens it to read waits for settlesAhead.
+func (r *rig) gate() string {
+	r.t.Helper()
+	path := r.base + "/wait"
+	if err := unix.Mkfifo(path, 0o666); err != nil {
+		r.t.Fatal(err)
 	}
-	r.set("prolog=/bin/cat " + r.base + "/wait")
+	return path
+}
+
+// settlesAhead has one on standby run the job, whose run is to settle while something waits
+// at the gate, and returns how it has ended.
+func (r *rig) settlesAhead(gate string) int {
+	r.t.Helper()
 	s := r.standby()
 	s.assign("shepherd-7.1")
 	s.settled()
-	f, err := os.OpenFile(r.base+"/wait", os.O_WRONLY, 0) // until the prolog has it
+	f, err := os.OpenFile(gate, os.O_WRONLY, 0) // until somebody has it
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	f.Close()
-	r.ended(s.wait(), 0, 0)
+	return s.wait()
+}
+
+// Where a procedure may take long, the run has settled when that has begun.
+func TestStandbySettlesInProlog(t *testing.T) {
+	r := newRig(t, "exit 0")
+	gate := r.gate()
+	r.set("prolog=/bin/cat " + gate)
+	r.ended(r.settlesAhead(gate), 0, 0)
 }
 
 // A client may take long, too.
 func TestStandbySettlesBeforeClient(t *testing.T) {
 	r := newRig(t, "exit 0")
-	if err := unix.Mkfifo(r.base+"/wait", 0o666); err != nil {
-		t.Fatal(err)
-	}
-	session := r.base + "/session"
-	if err := os.WriteFile(session, []byte("#!/bin/sh\nexec cat "+r.base+"/wait\n"), 0o755); err != nil {
+	gate, session := r.gate(), r.base+"/session"
+	if err := os.WriteFile(session, []byte("#!/bin/sh\nexec cat "+gate+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	secret := strings.Repeat("0", 64)
@@ -136,15 +148,7 @@ func TestStandbySettlesBeforeClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.set(spool.KeySession+"="+session, spool.KeySessionGrace+"=0")
-	s := r.standby()
-	s.assign("shepherd-7.1")
-	s.settled()
-	f, err := os.OpenFile(r.base+"/wait", os.O_WRONLY, 0) // until the session has it
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	r.ended(s.wait(), spool.FailedBeforeStart, -1)
+	r.ended(r.settlesAhead(gate), spool.FailedBeforeStart, -1)
 }
 
 // It ends when there is no job to come.
