@@ -214,52 +214,60 @@ func (l *lexer) str() (text, msg string) {
 // like an escaped quote, unless the quote is the end of the text.
 func (l *lexer) oldString() (text, msg string) {
 	start := l.pos
-	var b []byte
-	for l.pos < len(l.text) {
-		switch c := l.text[l.pos]; {
-		case c == '"':
+	var b strings.Builder // what was before start, if that was escaped
+	for l.plain('"') {
+		if l.text[l.pos] == '"' {
 			text = l.text[start:l.pos]
 			l.pos++
-			if b != nil {
-				return string(append(b, text...)), ""
+			if b.Len() == 0 {
+				return text, ""
 			}
-			return text, ""
-		case c == '\\' && l.pos+1 < len(l.text) && l.text[l.pos+1] == '"' && strings.TrimSpace(l.text[l.pos+2:]) != "":
-			b = append(b, l.text[start:l.pos]...)
+			b.WriteString(text)
+			return b.String(), ""
+		}
+		if l.pos+1 < len(l.text) && l.text[l.pos+1] == '"' && strings.TrimSpace(l.text[l.pos+2:]) != "" {
+			b.WriteString(l.text[start:l.pos])
 			l.pos++
 			start = l.pos
-			fallthrough
-		default:
-			l.pos++
 		}
+		l.pos++
 	}
 	return "", openString
+}
+
+// plain goes on to the next quote or backslash, and says whether there is one. Strings may
+// be long, as those of scripts are.
+func (l *lexer) plain(quote byte) bool {
+	rest := l.text[l.pos:]
+	n := 0
+	for n < len(rest) && rest[n] != quote && rest[n] != '\\' {
+		n++
+	}
+	l.pos += n
+	return n < len(rest)
 }
 
 // escaped reads the rest of a string or name with the escapes of C.
 func (l *lexer) escaped(quote byte) (text, msg string) {
 	start := l.pos
-	var b []byte
-	for l.pos < len(l.text) {
-		switch l.text[l.pos] {
-		case quote:
+	var b strings.Builder // what was before start, if that was escaped
+	for l.plain(quote) {
+		if l.text[l.pos] == quote {
 			text = l.text[start:l.pos]
 			l.pos++
-			if b != nil {
-				return string(append(b, text...)), ""
+			if b.Len() == 0 {
+				return text, ""
 			}
-			return text, ""
-		case '\\':
-			b = append(b, l.text[start:l.pos]...)
-			l.pos++
-			if l.pos == len(l.text) {
-				return "", openString
-			}
-			b = append(b, l.escape())
-			start = l.pos
-		default:
-			l.pos++
+			b.WriteString(text)
+			return b.String(), ""
 		}
+		b.WriteString(l.text[start:l.pos])
+		l.pos++
+		if l.pos == len(l.text) {
+			break
+		}
+		b.WriteByte(l.escape())
+		start = l.pos
 	}
 	return "", openString
 }
