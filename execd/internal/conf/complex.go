@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"paddock/execd/internal/conf/spell"
 )
@@ -112,7 +113,10 @@ func (c *Config) LikeAttribute(word string) string {
 }
 
 // defaultComplex returns the attributes that exist without any file.
-func defaultComplex() []Attribute {
+func defaultComplex() []Attribute { return slices.Clone(standardAttributes()) }
+
+// standardAttributes reads them once for all loads.
+var standardAttributes = sync.OnceValue(func() []Attribute {
 	var attributes []Attribute
 	for line := range strings.Lines(strings.TrimSpace(standardComplex)) {
 		a, err := parseAttribute(strings.TrimSpace(line))
@@ -122,7 +126,7 @@ func defaultComplex() []Attribute {
 		attributes = append(attributes, a)
 	}
 	return attributes
-}
+})
 
 // parseAttribute reads a line of the file complexes.
 func parseAttribute(line string) (Attribute, error) {

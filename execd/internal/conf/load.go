@@ -155,7 +155,8 @@ func (l *loader) load() {
 		l.complexes(path, data)
 	}
 	for _, a := range c.Complex {
-		l.keep(kindComplex, a.Name, []line{{written: a.text(), inForce: a.text()}})
+		text := a.text()
+		l.keep(kindComplex, a.Name, []line{{written: text, inForce: text}})
 	}
 	c.Managers, c.Operators = l.users(kindManager), l.users(kindOperator)
 	l.aliases()

@@ -228,6 +228,8 @@ func (c *Config) showComplex(b *strings.Builder) {
 
 // text returns the attribute as a line of the file complexes.
 func (a *Attribute) text() string {
-	return fmt.Sprintf("%s %s %s %s %s %s %s %s", a.Name, a.Shortcut, a.Kind, a.Relop, a.Requestable, a.Consumable, a.Default,
-		strconv.FormatFloat(a.Urgency, 'g', -1, 64))
+	return strings.Join([]string{
+		a.Name, a.Shortcut, string(a.Kind), a.Relop, string(a.Requestable), string(a.Consumable), a.Default,
+		strconv.FormatFloat(a.Urgency, 'g', -1, 64),
+	}, " ")
 }

@@ -133,7 +133,11 @@ func (s *Set) All() []Knob {
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Values(all), func(a, b Knob) int { return cmp.Compare(key(a.Name), key(b.Name)) })
+	list := make([]Knob, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[name])
+	}
+	return list
 }
 
 // Names returns the names of all defined knobs, in capitals, in order, and without the
