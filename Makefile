@@ -88,11 +88,8 @@ packages:
 	test/need $(NEED_TEST) $(NEED_RACE) $(NEED_MAN) $(NEED_INTEROP) $(NEED_WORKFLOW) $(NEED_ENGINE) $(NEED_BENCH) $(NEED_SLURM) $(NEED_WEB) $(NEED_PACKAGES) $(NEED_VM)
 
 build:
-	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/execd ./execd
-	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -o $(BIN)/shepherd ./shepherd
+	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/ ./execd ./shepherd ./qsub ./qsub/qweb
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -o $(BIN)/execd-transfer ./execd/transfer
-	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/qsub ./qsub
-	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -tags $(TAGS) -o $(BIN)/qweb ./qsub/qweb
 	$(GO) build $(TRIMPATH) -ldflags '-s -w' $(BUILDFLAGS) -o $(BIN)/qrsh-session ./qrsh/session
 	$(GO) build $(TRIMPATH) -ldflags '$(LDFLAGS)' $(BUILDFLAGS) -o $(BIN)/paddock-pg ./hooks/postgres
 	for c in $(COMMANDS); do ln -sf qsub $(BIN)/$$c || exit 1; done
@@ -160,9 +157,9 @@ FAULT  = ^TestFault[A-Z]
 FAULTY = $$(grep -rlE --include='*_test.go' '^func TestFault[A-Z]' . | xargs -n 1 dirname | sort -u)
 
 # APART are the packages whose tests all have a target of their own.
-APART  = /test/(engine|interop|soak|web|workflow)$$
+APART  = /test/(dead|deps|engine|interop|soak|web|workflow)$$
 
-# test is to be quick: go vet is left to check, damage to faults and loads to soak. The
+# test is to be quick: go vet and who imports what are left to check, damage to faults and loads to soak. The
 # packages share the binaries that their tests run.
 QUICK = test/memory test/built $(GOTEST) -count=1 -vet=off -timeout 40m -p $(PACKAGES)
 test:
@@ -204,6 +201,7 @@ man-lint:
 # deadcode fails for what neither a program nor a test reaches, and for what only tests
 # reach unless it is in test/dead/list with the reason.
 deadcode:
+	$(GO) test -count=1 ./test/dead
 	out=$$($(GO) run $(DEADCODE) -test ./...) && { [ -z "$$out" ] || { echo "$$out"; exit 1; }; }
 	out=$$($(GO) run $(DEADCODE) $(PROGRAMS)) && echo "$$out" | $(GO) run ./test/dead $(PROGRAMS)
 
@@ -223,7 +221,7 @@ requirements:
 	$(GO) generate ./test/requirements
 
 # check is what make test does not do. lint includes go vet.
-check: lint race man-lint deadcode packages-check
+check: lint race man-lint deadcode deps-check packages-check
 
 e2e:
 	$(GOTEST) -count=1 -timeout 30m ./test/e2e
