@@ -18,6 +18,7 @@ func TestDevices(t *testing.T) {
 	}
 	for name, via := range tiers {
 		t.Run(name, func(t *testing.T) {
+			parallel(t)
 			f := makeField(t, true, "slots 4\ncomplex_values gpu=2(gpu0[device=PUB/zero] gpu1[devices=PUB/full;PUB/both:r])\nprolog root@PUB/before\n")
 			f.via = via
 			for name, minor := range map[string]uint32{"zero": 5, "full": 7, "both": 8} {

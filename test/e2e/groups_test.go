@@ -27,6 +27,7 @@ func eachTier(t *testing.T, queue string, test func(t *testing.T, f *field, kind
 	t.Helper()
 	for name, via := range tiers {
 		t.Run(name, func(t *testing.T) {
+			parallel(t)
 			if via != nil && second == nil {
 				t.Skip("needs root: it unmounts control groups")
 			}
