@@ -101,8 +101,10 @@ func TestManifest(t *testing.T) {
 func TestOwnDirectories(t *testing.T) {
 	var got []string
 	for _, dir := range ownDirectories([]file{
-		{path: "/etc/paddock", kind: directory}, {path: "/etc/paddock/queues/all.q"},
-		{path: "/usr/share/doc/paddock/examples/x"}, {path: "/usr/lib/systemd/system/paddock-execd.service"},
+		{path: "/etc/paddock", kind: directory},
+		{path: "/etc/paddock/queues/all.q"},
+		{path: "/usr/share/doc/paddock/examples/x"},
+		{path: "/usr/lib/systemd/system/paddock-execd.service"},
 	}, "paddock") {
 		got = append(got, dir.path)
 	}

@@ -422,7 +422,7 @@ func TestOutput(t *testing.T) {
 		t.Errorf("as much as it may print: %d bytes, %s", len(res.Stdout), res.String())
 	}
 	// It would go on for ever without anybody to read it.
-	h = b.hook("trap '' PIPE TERM; while :; do cat /dev/zero; done 2>/dev/null")
+	h = b.hook("trap '' PIPE TERM; while :; do cat /dev/zero; sleep 0.1; done 2>/dev/null")
 	h.MaxOutput = 10
 	if res := b.run(b.call(h)); !res.TooLong || len(res.Stdout) != 10 {
 		t.Errorf("without SIGPIPE: %d bytes, %s", len(res.Stdout), res.String())
