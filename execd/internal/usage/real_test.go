@@ -18,12 +18,12 @@ import (
 )
 
 // checkReal starts a job that moves 100 MB through pipes by children that it waits
-// for, then burns a processor in a child until its input ends. It compares what
+// for, then uses a processor for a moment in a child that lives until its input ends. It compares what
 // the Sampler sees with what the kernel says in the end.
 func checkReal(t *testing.T, attr *syscall.SysProcAttr, describe func(pid int) Job) {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", `head -c 50000000 /dev/zero | cat >/dev/null; echo moved
-		(while :; do :; done) & read x; kill $!; wait`)
+		(i=0; while test $i -lt 300000; do i=$((i + 1)); done; exec sleep 1000) & read x; kill $!; wait`)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", props.Built + "=" + filepath.Dir(shepherd)}
 	cmd.SysProcAttr = attr
 	stdin, err := cmd.StdinPipe()
@@ -53,7 +53,7 @@ func checkReal(t *testing.T, attr *syscall.SysProcAttr, describe func(pid int) J
 	var u api.Usage
 	if err := harness.WaitFor(harness.Patience, "processor time", func() (bool, error) {
 		u, _ = s.Usage(run)
-		return u.CPU > 0.25 && u.PIDs >= 2, nil
+		return u.CPU > 0.1 && u.PIDs >= 2, nil
 	}); err != nil {
 		t.Fatalf("%v: %+v", err, u)
 	}
