@@ -12,8 +12,8 @@ import (
 // qrsh-session, which is not root and cannot read it.
 type Session struct {
 	Number      int    // 1 for the first client, one more for each that comes back
-	Address     string // host:port
-	Fingerprint string // SHA-256 of the client's certificate, in hexadecimal
+	Address     string // host:port, or @ and the name of an abstract Unix socket
+	Fingerprint string // SHA-256 of the client's certificate, in hexadecimal; none of a Unix socket
 	Token       string // by which the session proves itself, once, in hexadecimal
 }
 
@@ -38,13 +38,24 @@ func ParseSession(b []byte) (Session, error) {
 	var errs [4]error
 	s.Number, errs[0] = c.Int(keyNumber)
 	s.Address, errs[1] = c.String(keyAddress)
-	s.Fingerprint, errs[2] = c.String(keyFingerprint)
+	if !s.Local() {
+		s.Fingerprint, errs[2] = c.String(keyFingerprint)
+	}
 	s.Token, errs[3] = c.String(keyToken)
 	if err := errors.Join(errs[:]...); err != nil {
 		return Session{}, err
 	}
 	return s, s.Check()
 }
+
+// Local reports whether the client listens at a Unix socket.
+func (s *Session) Local() bool { return LocalAddress(s.Address) }
+
+// LocalAddress reports whether the address of a client is that of a Unix socket.
+func LocalAddress(address string) bool { return strings.HasPrefix(address, "@") }
+
+// maxName is how long the name of a Unix socket may be; see unix(7).
+const maxName = 107
 
 // Check returns an error unless the session is complete and well-formed.
 func (s *Session) Check() error {
@@ -56,11 +67,17 @@ func (s *Session) Check() error {
 	switch {
 	case s.Number < 1:
 		return errors.New("number " + strconv.Itoa(s.Number) + " of a session is not positive")
+	case s.Local() && (len(s.Address) == 1 || len(s.Address) > maxName || strings.ContainsFunc(s.Address, func(r rune) bool { return r <= ' ' || r > '~' })):
+		return errors.New("address " + strconv.Quote(s.Address) + " of a session is not @name")
+	case s.Local() && s.Fingerprint != "":
+		return errors.New("the fingerprint of a session at a Unix socket is of nothing")
+	case s.Local():
 	case !ok || host == "" || err != nil || n == 0 || len(s.Address) > 300 || strings.ContainsAny(s.Address, " \n\x00"):
 		return errors.New("address " + strconv.Quote(s.Address) + " of a session is not host:port")
 	case !isHex(s.Fingerprint):
 		return errors.New("the fingerprint of a session is not one")
-	case !isHex(s.Token):
+	}
+	if !isHex(s.Token) {
 		return errors.New("the token of a session is not one")
 	}
 	return nil
@@ -74,7 +91,9 @@ func isHex(s string) bool {
 func (s *Session) Append(b []byte) []byte {
 	b = append(b, keyNumber+"="+strconv.Itoa(s.Number)+"\n"...)
 	b = append(b, keyAddress+"="+s.Address+"\n"...)
-	b = append(b, keyFingerprint+"="+s.Fingerprint+"\n"...)
+	if !s.Local() {
+		b = append(b, keyFingerprint+"="+s.Fingerprint+"\n"...)
+	}
 	return append(b, keyToken+"="+s.Token+"\n"...)
 }
 

@@ -17,6 +17,23 @@ func TestSession(t *testing.T) {
 			t.Errorf("%q is read as %v, %v", s.Append(nil), got, err)
 		}
 	}
+	local := spool.Session{Number: 1, Address: "@paddock-qrsh-A7", Token: word}
+	if got, err := spool.ParseSession(local.Append(nil)); err != nil || got != local {
+		t.Errorf("%q is read as %v, %v", local.Append(nil), got, err)
+	}
+	for _, bad := range []func(*spool.Session){
+		func(s *spool.Session) { s.Address = "@" },
+		func(s *spool.Session) { s.Address = "@a b" },
+		func(s *spool.Session) { s.Address = "@\x00" },
+		func(s *spool.Session) { s.Address = "@" + strings.Repeat("a", 107) },
+		func(s *spool.Session) { s.Fingerprint = word },
+		func(s *spool.Session) { s.Token = "" },
+	} {
+		s := local
+		if bad(&s); s.Check() == nil {
+			t.Errorf("%v is one", s)
+		}
+	}
 	for _, bad := range []func(*spool.Session){
 		func(s *spool.Session) { s.Number = 0 },
 		func(s *spool.Session) { s.Address = "node7" },
@@ -40,6 +57,7 @@ func TestSession(t *testing.T) {
 
 func FuzzSession(f *testing.F) {
 	f.Add([]byte("number=1\naddress=h:5\nfingerprint=" + strings.Repeat("a", 64) + "\ntoken=" + strings.Repeat("b", 64) + "\n"))
+	f.Add([]byte("number=1\naddress=@a\ntoken=" + strings.Repeat("b", 64) + "\n"))
 	f.Add([]byte("number=x\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := spool.ParseSession(b)

@@ -163,8 +163,8 @@ func Ranges(of Tasks, only string) []Tasks {
 // what the two recognise each other; see package qrsh/wire. The token is a
 // secret between the client and execd.
 type Listener struct {
-	Address     string `json:"address"`     // host:port
-	Fingerprint string `json:"fingerprint"` // SHA-256 of the client's certificate, in hexadecimal
+	Address     string `json:"address"`     // host:port, or @ and the name of an abstract Unix socket
+	Fingerprint string `json:"fingerprint"` // SHA-256 of the client's certificate, in hexadecimal; none of a Unix socket
 	Token       string `json:"token"`       // 32 bytes in hexadecimal, used once
 }
 

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
@@ -51,7 +52,7 @@ const (
 // before it is used.
 type Client struct {
 	Execd    *api.Client
-	Address  string   // of this host, for the session to connect to; empty: the loopback's
+	Address  string   // of this host, for the session to connect to; empty: a Unix socket's
 	Keyboard *os.File // standard input; its terminal, if it is one, is made raw
 	Raw      bool     // the job has a terminal, which the keys are for
 	In       io.Reader
@@ -92,13 +93,8 @@ type closed struct{ why error }
 // Listen begins to listen for the session, and returns where.
 func (c *Client) Listen() (api.Listener, error) {
 	c.terminal = term.Open(c.Keyboard)
-	var err error
-	if c.identity, c.print, err = wire.NewIdentity(); err != nil {
+	if err := c.listen(); err != nil {
 		return api.Listener{}, err
-	}
-	// Usually the session runs on this host.
-	if c.listener, err = net.Listen("tcp", net.JoinHostPort(cmp.Or(c.Address, "127.0.0.1"), "0")); err != nil {
-		return api.Listener{}, fmt.Errorf("cannot listen: %w", err)
 	}
 	c.exit, c.lost = make(chan wire.Exit, 1), make(chan closed, 1)
 	c.link = wire.New(c.message)
@@ -110,6 +106,22 @@ func (c *Client) Listen() (api.Listener, error) {
 		signal.Notify(c.heard, unix.SIGTSTP)
 	}
 	return c.newToken(), nil
+}
+
+// listen listens at the address, or, since usually the session runs on this host, at an abstract
+// Unix socket, whose name nobody else can have.
+func (c *Client) listen() (err error) {
+	network, address := "unix", "@paddock-qrsh-"+rand.Text()
+	if c.Address != "" {
+		network, address = "tcp", net.JoinHostPort(c.Address, "0")
+		if c.identity, c.print, err = wire.NewIdentity(); err != nil {
+			return err
+		}
+	}
+	if c.listener, err = net.Listen(network, address); err != nil {
+		return fmt.Errorf("cannot listen: %w", err)
+	}
+	return nil
 }
 
 // Endings returns the signals that end the client or the job. Signals that were
@@ -133,7 +145,11 @@ func (c *Client) newToken() api.Listener {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = wire.NewToken()
-	return api.Listener{Address: c.listener.Addr().String(), Fingerprint: hex.EncodeToString(c.print[:]), Token: hex.EncodeToString(c.token[:])}
+	l := api.Listener{Address: c.listener.Addr().String(), Token: hex.EncodeToString(c.token[:])}
+	if c.Address != "" {
+		l.Fingerprint = hex.EncodeToString(c.print[:])
+	}
+	return l
 }
 
 // serve accepts connections until the listener is closed.
@@ -167,7 +183,11 @@ func (c *Client) greet(conn net.Conn) {
 	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
 	secure, has, err := c.link.Accept(conn, c.identity, token)
 	if err != nil {
-		c.Verbose("refused a connection from %s: %v", conn.RemoteAddr(), err)
+		from := conn.RemoteAddr().String()
+		if c.Address == "" {
+			from = "this host"
+		}
+		c.Verbose("refused a connection from %s: %v", from, err)
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})

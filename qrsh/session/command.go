@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/qrsh/wire"
 	"paddock/spool"
 )
 
@@ -32,7 +33,7 @@ func runCommand(handle string) (int, error) {
 	defer conn.Close()
 	// Anybody can have a socket of this name; only the owner's session has the
 	// command.
-	peer, err := peerOf(conn)
+	peer, err := wire.Peer(conn)
 	if err == nil && int(peer.Uid) != os.Getuid() {
 		err = fmt.Errorf("the session is user %d's", peer.Uid)
 	}

@@ -172,7 +172,7 @@ func (d *daemon) offer(submitted *spool.Command) (string, error) {
 			if err != nil {
 				return
 			}
-			if peer, err := peerOf(conn); err == nil && int(peer.Uid) == os.Getuid() {
+			if peer, err := wire.Peer(conn); err == nil && int(peer.Uid) == os.Getuid() {
 				listener.Close()
 				d.give(conn, submitted)
 				return
@@ -205,18 +205,6 @@ func atHandle(handle string) string { return "@paddock-qrsh-" + handle }
 
 // statusSize is the length of a wait status.
 const statusSize = 2
-
-// peerOf returns the user at the other end.
-func peerOf(conn *net.UnixConn) (*unix.Ucred, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var peer *unix.Ucred
-	var failed error
-	err = raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	return peer, errors.Join(err, failed)
-}
 
 // onlyThisHost makes a socket unreachable for other hosts, whichever address of
 // this host the client's program uses. Linux before 5.7 does not permit this;

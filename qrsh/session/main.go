@@ -500,7 +500,8 @@ func (s *session) serve(ctx context.Context, client *spool.Session) error {
 func (s *session) dialPatiently(ctx context.Context, address string, fingerprint wire.Fingerprint, token wire.Token) (*wire.Conn, wire.Positions, error) {
 	for until := time.Now().Add(hangupTime); ; {
 		conn, has, err := s.dial(ctx, address, fingerprint, token)
-		hungUp := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
+		hungUp := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) ||
+			errors.Is(err, unix.EAGAIN) // of a Unix socket to which more have connected than it holds
 		if !hungUp || time.Now().After(until) {
 			return conn, has, err
 		}
@@ -515,7 +516,11 @@ func (s *session) dialPatiently(ctx context.Context, address string, fingerprint
 // dial connects once.
 func (s *session) dial(ctx context.Context, address string, fingerprint wire.Fingerprint, token wire.Token) (*wire.Conn, wire.Positions, error) {
 	dialer := net.Dialer{Timeout: connectTime}
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+	network := "tcp"
+	if spool.LocalAddress(address) {
+		network = "unix"
+	}
+	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, wire.Positions{}, fmt.Errorf("cannot connect to the client: %w", err)
 	}

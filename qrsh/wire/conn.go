@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bufio"
-	"crypto/tls"
 	"net"
 	"sync"
 )
@@ -13,9 +12,9 @@ const recordBufferSize = 1 << 17
 
 // Conn is a connection behind its handshake.
 type Conn struct {
-	*tls.Conn
-	below *recordBuffer
-	turn  uint64 // of the link's handshakes
+	net.Conn // TLS, or below itself
+	below    *recordBuffer
+	turn     uint64 // of the link's handshakes
 }
 
 // Close closes the connection, even while a write is blocked because the other

@@ -4,9 +4,11 @@
 //
 // # Connection
 //
-// TLS 1.3 over TCP. qrsh makes a key for the session and sends the SHA-256 of
+// Within a host it is an abstract Unix socket, of which the kernel tells each end whose
+// process is at the other one: none but of the same user is spoken to. From elsewhere it is
+// TLS 1.3 over TCP: qrsh makes a key for the session and sends the SHA-256 of
 // its certificate with the job, through execd's socket; qrsh-session accepts
-// only that certificate. Then qrsh-session proves itself by a token of 32 bytes
+// only that certificate. Over both qrsh-session proves itself by a token of 32 bytes
 // that came the same way and is valid for one connection. Whoever does not have
 // the token gets no answer.
 //

@@ -14,7 +14,10 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Token is the secret by which the session authenticates itself, for one connection.
@@ -59,12 +62,17 @@ var ErrUnauthenticated = errors.New("not the session")
 // Accept is the client's side of the handshake. It returns the connection for
 // Run, and what the session has received. The caller sets a deadline before it
 // calls Accept and removes it afterwards. Nobody but the session gets an answer.
+// Over a Unix socket no identity is used.
 func (l *Link) Accept(conn net.Conn, identity tls.Certificate, token Token) (*Conn, Positions, error) {
-	below := newRecordBuffer(conn)
-	secure := &Conn{below: below, Conn: tls.Server(below, &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{identity}, SessionTicketsDisabled: true,
-		DynamicRecordSizingDisabled: true,
-	})}
+	secure, err := guarded(conn, func(below net.Conn) net.Conn {
+		return tls.Server(below, &tls.Config{
+			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{identity}, SessionTicketsDisabled: true,
+			DynamicRecordSizingDisabled: true,
+		})
+	})
+	if err != nil {
+		return nil, Positions{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+	}
 	b, err := readFrame(secure, TypeHello, helloSize)
 	if err != nil {
 		return nil, Positions{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
@@ -96,19 +104,23 @@ func (l *Link) Accept(conn net.Conn, identity tls.Certificate, token Token) (*Co
 }
 
 // Offer is the session's side of the handshake. The client must have the
-// certificate of the fingerprint.
+// certificate of the fingerprint, or, over a Unix socket, be of the session's user.
 func (l *Link) Offer(conn net.Conn, identity Fingerprint, token Token) (*Conn, Positions, error) {
-	below := newRecordBuffer(conn)
-	secure := &Conn{below: below, Conn: tls.Client(below, &tls.Config{
-		MinVersion: tls.VersionTLS13, CurvePreferences: curves(conn), DynamicRecordSizingDisabled: true,
-		InsecureSkipVerify: true, //nolint:gosec // no authority signs it: the very bytes are known
-		VerifyConnection: func(state tls.ConnectionState) error {
-			if got := sha256.Sum256(state.PeerCertificates[0].Raw); got != identity {
-				return errors.New("another certificate than the client's")
-			}
-			return nil
-		},
-	})}
+	secure, err := guarded(conn, func(below net.Conn) net.Conn {
+		return tls.Client(below, &tls.Config{
+			MinVersion: tls.VersionTLS13, DynamicRecordSizingDisabled: true,
+			InsecureSkipVerify: true, //nolint:gosec // no authority signs it: the very bytes are known
+			VerifyConnection: func(state tls.ConnectionState) error {
+				if got := sha256.Sum256(state.PeerCertificates[0].Raw); got != identity {
+					return errors.New("another certificate than the client's")
+				}
+				return nil
+			},
+		})
+	})
+	if err != nil {
+		return nil, Positions{}, err
+	}
 	secure.turn = l.replace()
 	mine, ended := l.positions()
 	hello := append([]byte(magic), l.least(), LastVersion)
@@ -133,15 +145,32 @@ func (l *Link) Offer(conn net.Conn, identity Fingerprint, token Token) (*Conn, P
 	return secure, parsePositions(b[1:]), nil
 }
 
-// curves returns the key exchanges that are offered; nil is the default of package tls. Its first is safe also from a computer
-// to come that reads what was recorded, and takes most of a millisecond more. What stays within a host nobody records.
-func curves(conn net.Conn) []tls.CurveID {
-	local, ok1 := conn.LocalAddr().(*net.TCPAddr)
-	remote, ok2 := conn.RemoteAddr().(*net.TCPAddr)
-	if ok1 && ok2 && local.IP.Equal(remote.IP) {
-		return []tls.CurveID{tls.X25519}
+// guarded makes a connection one that nobody else reads or speaks on: by TLS, or, where that is a
+// Unix socket, by the kernel, which says whose process is at its other end.
+func guarded(conn net.Conn, byTLS func(below net.Conn) net.Conn) (*Conn, error) {
+	below := newRecordBuffer(conn)
+	local, ok := conn.(*net.UnixConn)
+	if !ok {
+		return &Conn{below: below, Conn: byTLS(below)}, nil
 	}
-	return nil
+	switch peer, err := Peer(local); {
+	case err != nil:
+		return nil, err
+	case int(peer.Uid) != os.Geteuid():
+		return nil, fmt.Errorf("the other end is of user %d", peer.Uid)
+	}
+	return &Conn{below: below, Conn: below}, nil
+}
+
+// Peer returns whose process has connected a Unix socket, or has listened for it.
+func Peer(conn *net.UnixConn) (peer *unix.Ucred, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return peer, errors.Join(err, failed)
 }
 
 // least is the lowest version that is accepted.

@@ -3,12 +3,17 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
+	"os"
+	"strings"
 	"testing"
 	"time"
+
+	"paddock/test/harness"
 )
 
 // Strangers get no answer, not even the certificate's owner's name.
@@ -110,36 +115,69 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// elsewhere is a connection from another host.
-type elsewhere struct{ net.Conn }
-
-func (elsewhere) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)} }
-
-// Keys that a recording does not give away later are for what leaves the host.
-func TestCurves(t *testing.T) {
-	identity, fingerprint, err := NewIdentity()
+// unixPair returns both ends of a connection over a Unix socket: of who connects and of who listens, by whom each is.
+func unixPair(t *testing.T, connects, listens func(func())) (a, b net.Conn) {
+	t.Helper()
+	var l net.Listener
+	var err, failed error
+	listens(func() { l, err = net.Listen("unix", "@paddock-test-"+rand.Text()) })
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer l.Close()
+	connects(func() { a, failed = net.Dial("unix", l.Addr().String()) })
+	if b, err = l.Accept(); errors.Join(failed, err) != nil {
+		t.Fatal(failed, err)
+	}
+	t.Cleanup(func() {
+		a.Close()
+		b.Close()
+	})
+	return a, b
+}
+
+func asOurselves(do func()) { do() }
+
+func asNobody(do func()) { harness.InThread(65534, do) }
+
+// Within a host nothing is encrypted: the kernel says that both ends are one user's. Who is another one hears
+// nothing, whichever end he has.
+func TestUnixSocket(t *testing.T) {
 	token := NewToken()
-	for _, c := range []struct {
-		name string
-		conn func(net.Conn) net.Conn
-		want tls.CurveID
-	}{
-		{"within a host", func(c net.Conn) net.Conn { return c }, tls.X25519},
-		{"between hosts", func(c net.Conn) net.Conn { return elsewhere{c} }, tls.X25519MLKEM768},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			a, b := loopback(t)
-			go func() { _, _, _ = New(nil).Accept(b, identity, token) }()
-			conn, _, err := New(nil).Offer(c.conn(a), fingerprint, token)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := conn.Conn.ConnectionState().CurveID; got != c.want {
-				t.Errorf("they have agreed by %v; want %v", got, c.want)
-			}
-		})
+	// meet has a session offer a token, and returns what it and the client say of each other.
+	meet := func(offered Token) (session, client error) {
+		a, b := unixPair(t, asOurselves, asOurselves)
+		accepted := make(chan error, 1)
+		go func() {
+			defer b.Close()
+			_, _, err := New(nil).Accept(b, tls.Certificate{}, token)
+			accepted <- err
+		}()
+		_, _, session = New(nil).Offer(a, Fingerprint{}, offered)
+		return session, <-accepted
+	}
+	if session, client := meet(token); session != nil || client != nil {
+		t.Errorf("the session says %v, and the client %v", session, client)
+	}
+	if session, client := meet(NewToken()); session == nil || !errors.Is(client, ErrUnauthenticated) {
+		t.Errorf("with another token the session says %v, and the client %v", session, client)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be somebody else, too")
+	}
+	a, b := unixPair(t, asOurselves, asNobody)
+	if _, _, err := New(nil).Offer(a, Fingerprint{}, token); err == nil || !strings.Contains(err.Error(), "the other end is of user 65534") {
+		t.Errorf("Offer to another user returned %v", err)
+	}
+	a.Close()
+	if heard, err := io.ReadAll(b); err != nil || len(heard) > 0 {
+		t.Errorf("another user has heard %q, %v", heard, err)
+	}
+	a, b = unixPair(t, asNobody, asOurselves)
+	if _, err := a.Write(appendFrame(nil, TypeHello, make([]byte, helloSize))); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := New(nil).Accept(b, tls.Certificate{}, token); !errors.Is(err, ErrUnauthenticated) || !strings.Contains(err.Error(), "the other end is of user 65534") {
+		t.Errorf("Accept of another user returned %v", err)
 	}
 }

@@ -194,12 +194,17 @@ func TestQrshStopResume(t *testing.T) {
 // TestQrshHostile has another user look for the token, attach, and wait where the
 // client was for what the session has to say.
 func TestQrshHostile(t *testing.T) {
-	parallel(t)
 	if second == nil {
 		t.Skip("another user is needed, and so root")
 	}
+	t.Run("unix", func(t *testing.T) { checkHostile(t, "unix") })
+	t.Run("tcp", func(t *testing.T) { checkHostile(t, "tcp", "-listen", "127.0.0.1") })
+}
+
+func checkHostile(t *testing.T, network string, options ...string) {
+	parallel(t)
 	d := newDeskWith(t, plenty, "-root")
-	term := d.start(d.command("qrsh", "-pty", "y", "echo begun; read a"))
+	term := d.start(d.command("qrsh", append(options, "-pty", "y", "echo begun; read a")...))
 	d.await(term, 0, `begun`)
 	jobs, err := d.Jobs()
 	if err != nil || len(jobs) != 1 {
@@ -250,7 +255,8 @@ func TestQrshHostile(t *testing.T) {
 		t.Errorf("the file with the token: %v, %v", info, err)
 	}
 	d.lose(term)
-	impostor, err := net.Listen("tcp", session.Address)
+	var impostor net.Listener
+	harness.InThread(second.UID, func() { impostor, err = net.Listen(network, session.Address) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,8 +327,8 @@ type stranger struct {
 }
 
 // refused has a stranger connect, and returns when it is hung up on.
-func (s *stranger) refused(address string) error {
-	conn, err := net.Dial("tcp", address)
+func (s *stranger) refused(network, address string) error {
+	conn, err := net.Dial(network, address)
 	if err != nil {
 		return err
 	}
@@ -341,9 +347,14 @@ func (s *stranger) refused(address string) error {
 // TestQrshStrangers has all kinds of others connect to a qrsh, which goes on,
 // keeps nothing of them and says who they were.
 func TestQrshStrangers(t *testing.T) {
+	t.Run("unix", func(t *testing.T) { checkStrangers(t, "unix", "this host:") })
+	t.Run("tcp", func(t *testing.T) { checkStrangers(t, "tcp", "127.0.0.1:", "-listen", "127.0.0.1") })
+}
+
+func checkStrangers(t *testing.T, network, from string, options ...string) {
 	parallel(t)
 	d := newDesk(t)
-	cmd := exec.Command(filepath.Join(bin, "qrsh"), "-verbose", "cat")
+	cmd := exec.Command(filepath.Join(bin, "qrsh"), append(options, "-verbose", "cat")...)
 	cmd.Dir, cmd.Env = d.dir, plainEnv(d.dir)
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -397,7 +408,7 @@ func TestQrshStrangers(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range strangers {
 		all.Go(func() {
-			if err := strangers[i].refused(session.Address); err != nil {
+			if err := strangers[i].refused(network, session.Address); err != nil {
 				t.Errorf("%s: %v", strangers[i].name, err)
 			}
 		})
@@ -414,7 +425,7 @@ func TestQrshStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	conn, err := net.Dial("tcp", session.Address)
+	conn, err := net.Dial(network, session.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -423,15 +434,15 @@ func TestQrshStrangers(t *testing.T) {
 	if _, _, err := wire.New(nil).Offer(conn, fingerprint, token); err == nil {
 		t.Error("a token serves twice")
 	}
-	if l, err := net.Listen("tcp", session.Address); err == nil {
+	if l, err := net.Listen(network, session.Address); err == nil {
 		l.Close()
-		t.Error("somebody else listens at the same port")
+		t.Error("somebody else listens at the same address")
 	}
 	// More than it talks to at once.
 	silent := stranger{name: "a scanner"}
 	for range 200 {
 		all.Go(func() {
-			if err := silent.refused(session.Address); err != nil {
+			if err := silent.refused(network, session.Address); err != nil {
 				t.Errorf("%s: %v", silent.name, err)
 			}
 		})
@@ -449,7 +460,7 @@ func TestQrshStrangers(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	if n := strings.Count(said.String(), "qrsh: refused a connection from 127.0.0.1:"); n < len(strangers)+1 {
+	if n := strings.Count(said.String(), "qrsh: refused a connection from "+from); n < len(strangers)+1 {
 		t.Errorf("it tells of %d strangers:\n%s", n, said.String())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,6 +28,22 @@ type User struct {
 	Home     string
 	UID, GID int
 	Groups   []string // supplementary groups made with it
+}
+
+// InThread does something with the effective uid of a user in this thread alone: so a test connects a socket, or
+// listens, as somebody else. Root only.
+func InThread(uid int, do func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	become := func(uid int) {
+		const same = ^uintptr(0)
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, uintptr(uid), same); errno != 0 {
+			panic(errno)
+		}
+	}
+	become(uid)
+	defer become(0)
+	do()
 }
 
 // Credential returns the ids of a process of the user's, for [syscall.SysProcAttr],

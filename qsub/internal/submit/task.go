@@ -1,6 +1,7 @@
 package submit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,6 +67,7 @@ func into(ctx context.Context, inv *command.Invocation, line []option.Setting, a
 	if err != nil {
 		return err
 	}
+	j.listen = cmp.Or(j.listen, "127.0.0.1") // a Unix socket is for one user, and who enters a job may be another one than its owner
 	req := j.taskRequest(argv)
 	req.Into = true
 	name, task, _ := strings.Cut(j.into, ".")

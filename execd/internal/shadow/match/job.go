@@ -16,6 +16,7 @@ import (
 	"paddock/execd/internal/conf"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/schedule"
+	"paddock/spool"
 )
 
 // Class has jobs alike: what a host says of one of them it would say of the others.
@@ -65,10 +66,10 @@ func Unreached(s *job.Session, p *api.PeerStatus) string {
 	return "qrsh listens at an address of this host alone (-listen)"
 }
 
-// loopback reports whether an address with a port is one that only its own host can reach.
+// loopback reports whether an address is one that only its own host can reach.
 func loopback(address string) bool {
 	a, err := netip.ParseAddrPort(address)
-	return err == nil && a.Addr().Unmap().IsLoopback()
+	return spool.LocalAddress(address) || err == nil && a.Addr().Unmap().IsLoopback()
 }
 
 // Admits reports whether a request leaves room for one of the queues of a host. One that was
