@@ -269,13 +269,17 @@ func setup(env *testscript.Env) error {
 	b.env = env.Vars
 	env.Values[bedKey{}] = b
 	env.Defer(func() {
+		failed := env.T().(interface{ Failed() bool }).Failed()
+		if failed {
+			env.T().Log("its processes:\n" + harness.Standing(b.dir))
+		}
 		if b.daemon != nil {
 			b.daemon.Kill()
 		}
 		// A script that failed leaves its jobs: end them, so that they are
 		// not taken for a leak. A script that passed has none, and the check
 		// after the last script would show it.
-		if env.T().(interface{ Failed() bool }).Failed() {
+		if failed {
 			if log, err := os.ReadFile(harness.LogName(b.dir)); err == nil {
 				env.T().Log("execd's log:\n" + string(log))
 			}

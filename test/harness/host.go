@@ -233,6 +233,29 @@ func Processes(dir string) ([]Process, error) {
 	return found, nil
 }
 
+// Standing tells what each process of a test does, and what the shepherds of its jobs have done, for one that
+// has waited in vain.
+func Standing(dir string) string {
+	var b strings.Builder
+	processes, err := Processes(dir)
+	if err != nil {
+		return err.Error()
+	}
+	for _, p := range processes {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
+		_, state, _ := strings.Cut(string(status), "State:\t")
+		state, _, _ = strings.Cut(state, "\n")
+		waits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", p.PID))
+		fmt.Fprintf(&b, "%v: %s, in %s\n", p, state, waits)
+	}
+	traces, _ := filepath.Glob(filepath.Join(dir, "spool", "active_jobs", "*", spool.FileTrace))
+	for _, name := range traces {
+		trace, _ := os.ReadFile(name)
+		fmt.Fprintf(&b, "%s:\n%s", name, trace)
+	}
+	return b.String()
+}
+
 // inspect reads what /proc says of a process. All of it stays empty when the
 // process has just ended or is a stranger's: then it is none of ours.
 func inspect(pid int) Process {
