@@ -198,7 +198,7 @@ type pkg struct {
 // list runs `go list` and returns the packages by import path.
 func list(t *testing.T, args ...string) map[string]pkg {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Dir,Name,GoFiles,Imports,TestImports,XTestImports,Deps,Standard,Module"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json"}, args...)...)
 	cmd.Dir = harness.Root()
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	var stderr bytes.Buffer

@@ -233,9 +233,9 @@ func TestAcrossHostile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bomb := begin(1, 1<<10).open("x", 0o644, 1<<28)
-	bomb.record(8, slices.Concat([]byte{1}, make([]byte, 8+32), zips.EncodeAll(make([]byte, 1<<28), nil)))
-	next("a block that becomes 256 MB", "cannot be decompressed", said(bomb.end()))
+	bomb := begin(1, 1<<10).open("x", 0o644, 1<<30)
+	bomb.record(8, slices.Concat([]byte{1}, make([]byte, 8+32), zips.EncodeAll(make([]byte, 1<<30), nil)))
+	next("a block that becomes 1 GB", "cannot be decompressed", said(bomb.end()))
 	many := begin(3, 1<<10)
 	many.zips = zips
 	for i := range 3 {

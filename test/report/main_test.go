@@ -170,7 +170,7 @@ func TestNames(t *testing.T) {
 		if err := os.RemoveAll(filepath.Join(dir, "failed")); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("/proc/self/exe", "-vet=off", "./...")
+		cmd := exec.Command("/proc/self/exe", "./...")
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), strings.Fields("REPORT=1 "+c.env)...)
 		out, err := cmd.CombinedOutput()
 		if (err != nil) != c.fails || !strings.Contains(string(out), c.want) {

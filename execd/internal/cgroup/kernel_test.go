@@ -289,7 +289,7 @@ func TestKernelBomb(t *testing.T) { eachTier(t, testKernelBomb) }
 func testKernelBomb(t *testing.T, tree *Tree) {
 	g := mustMake(t, tree, Limits{Procs: 3000}) // this test may be held up
 	// A shell that can fork no more gives up; the outer one stays.
-	cmd, _ := start(t, g, "/bin/sh", "-c", "bomb() { while :; do sleep 1000 & done; }\nbomb & bomb & wait\nexec sleep 1000")
+	cmd, _ := start(t, g, "/bin/sh", "-c", "bomb() { while :; do setsid sleep 1000 & done; }\nbomb & bomb & wait\nexec sleep 1000")
 	until(t, "500 processes", func() bool { return g.procs(t) > 500 })
 	begun, n := time.Now(), g.procs(t)
 	if err := tree.Remove(g); err != nil {

@@ -306,6 +306,7 @@ func (g *game) balance() {
 		}
 	}
 	limit := func(what string, most float64) {
+		g.t.Helper()
 		if used[what] > most+1e-9 {
 			g.t.Fatalf("%s: %v in use of %v", what, used[what], most)
 		}

@@ -17,13 +17,13 @@ import (
 	"paddock/test/props"
 )
 
-// checkReal starts a job that moves 100 MB through pipes by children that it waits
-// for, then uses a processor for a moment in a child that lives until its input ends. It compares what
+// checkReal starts a job that moves 400 MB through pipes by children that it waits
+// for, then burns a processor in a child until its input ends. It compares what
 // the Sampler sees with what the kernel says in the end.
 func checkReal(t *testing.T, attr *syscall.SysProcAttr, describe func(pid int) Job) {
 	t.Helper()
-	cmd := exec.Command("/bin/sh", "-c", `head -c 50000000 /dev/zero | cat >/dev/null; echo moved
-		(i=0; while test $i -lt 300000; do i=$((i + 1)); done; exec sleep 1000) & read x; kill $!; wait`)
+	cmd := exec.Command("/bin/sh", "-c", `head -c 200000000 /dev/zero | cat >/dev/null; echo moved
+		(while :; do :; done) & read x; kill $!; wait`)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", props.Built + "=" + filepath.Dir(shepherd)}
 	cmd.SysProcAttr = attr
 	stdin, err := cmd.StdinPipe()
@@ -51,14 +51,14 @@ func checkReal(t *testing.T, attr *syscall.SysProcAttr, describe func(pid int) J
 		t.Fatalf("the job wrote %q, %v", line, err)
 	}
 	var u api.Usage
-	if err := harness.WaitFor(harness.Patience, "processor time", func() (bool, error) {
+	if err := harness.WaitFor(harness.Patience, "half a second of processor time", func() (bool, error) {
 		u, _ = s.Usage(run)
-		return u.CPU > 0.1 && u.PIDs >= 2, nil
+		return u.CPU > 0.5 && u.PIDs >= 2, nil
 	}); err != nil {
 		t.Fatalf("%v: %+v", err, u)
 	}
 	// head and cat have each read and written all of it.
-	if u.IO < 0.2e9/gib || u.IO > 0.25e9/gib {
+	if u.IO < 0.8e9/gib || u.IO > 0.9e9/gib {
 		t.Errorf("io is %.3f GB", u.IO)
 	}
 	if u.RSS < 200<<10 || u.RSS > 1<<30 || u.VMem < u.RSS || u.MaxVMem < u.VMem || u.Mem <= 0 || u.Wallclock < 0.1 {
