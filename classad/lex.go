@@ -217,13 +217,7 @@ func (l *lexer) oldString() (text, msg string) {
 	var b strings.Builder // what was before start, if that was escaped
 	for l.plain('"') {
 		if l.text[l.pos] == '"' {
-			text = l.text[start:l.pos]
-			l.pos++
-			if b.Len() == 0 {
-				return text, ""
-			}
-			b.WriteString(text)
-			return b.String(), ""
+			return l.closed(&b, start), ""
 		}
 		if l.pos+1 < len(l.text) && l.text[l.pos+1] == '"' && strings.TrimSpace(l.text[l.pos+2:]) != "" {
 			b.WriteString(l.text[start:l.pos])
@@ -233,6 +227,18 @@ func (l *lexer) oldString() (text, msg string) {
 		l.pos++
 	}
 	return "", openString
+}
+
+// closed goes behind the quote at which a string ends, and returns what the string says: what is in b, and the
+// text from start on.
+func (l *lexer) closed(b *strings.Builder, start int) string {
+	text := l.text[start:l.pos]
+	l.pos++
+	if b.Len() == 0 {
+		return text
+	}
+	b.WriteString(text)
+	return b.String()
 }
 
 // plain goes on to the next quote or backslash, and says whether there is one. Strings may
@@ -253,13 +259,7 @@ func (l *lexer) escaped(quote byte) (text, msg string) {
 	var b strings.Builder // what was before start, if that was escaped
 	for l.plain(quote) {
 		if l.text[l.pos] == quote {
-			text = l.text[start:l.pos]
-			l.pos++
-			if b.Len() == 0 {
-				return text, ""
-			}
-			b.WriteString(text)
-			return b.String(), ""
+			return l.closed(&b, start), ""
 		}
 		b.WriteString(l.text[start:l.pos])
 		l.pos++

@@ -59,26 +59,39 @@ const maxName = 107
 
 // Check returns an error unless the session is complete and well-formed.
 func (s *Session) Check() error {
+	if s.Number < 1 {
+		return errors.New("number " + strconv.Itoa(s.Number) + " of a session is not positive")
+	}
+	if err := s.checkAddress(); err != nil {
+		return err
+	}
+	if !isHex(s.Token) {
+		return errors.New("the token of a session is not one")
+	}
+	return nil
+}
+
+// checkAddress looks at where the client listens, and at its certificate's fingerprint.
+func (s *Session) checkAddress() error {
+	if s.Local() {
+		switch {
+		case len(s.Address) == 1 || len(s.Address) > maxName || strings.ContainsFunc(s.Address, func(r rune) bool { return r <= ' ' || r > '~' }):
+			return errors.New("address " + strconv.Quote(s.Address) + " of a session is not @name")
+		case s.Fingerprint != "":
+			return errors.New("the fingerprint of a session at a Unix socket is of nothing")
+		}
+		return nil
+	}
 	host, port, ok := strings.Cut(s.Address, ":")
 	if i := strings.LastIndexByte(s.Address, ':'); i > 0 && s.Address[0] == '[' { // an address of IPv6
 		host, port = s.Address[:i], s.Address[i+1:]
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	switch {
-	case s.Number < 1:
-		return errors.New("number " + strconv.Itoa(s.Number) + " of a session is not positive")
-	case s.Local() && (len(s.Address) == 1 || len(s.Address) > maxName || strings.ContainsFunc(s.Address, func(r rune) bool { return r <= ' ' || r > '~' })):
-		return errors.New("address " + strconv.Quote(s.Address) + " of a session is not @name")
-	case s.Local() && s.Fingerprint != "":
-		return errors.New("the fingerprint of a session at a Unix socket is of nothing")
-	case s.Local():
 	case !ok || host == "" || err != nil || n == 0 || len(s.Address) > 300 || strings.ContainsAny(s.Address, " \n\x00"):
 		return errors.New("address " + strconv.Quote(s.Address) + " of a session is not host:port")
 	case !isHex(s.Fingerprint):
 		return errors.New("the fingerprint of a session is not one")
-	}
-	if !isHex(s.Token) {
-		return errors.New("the token of a session is not one")
 	}
 	return nil
 }

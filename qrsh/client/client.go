@@ -70,7 +70,7 @@ type Client struct {
 	terminal *term.Terminal // nil: Keyboard is none
 	listener net.Listener
 	identity tls.Certificate
-	print    wire.Fingerprint
+	print    string // of identity, its fingerprint in hexadecimal; empty at a Unix socket
 
 	link  *wire.Link
 	heard chan os.Signal
@@ -114,9 +114,11 @@ func (c *Client) listen() (err error) {
 	network, address := "unix", "@paddock-qrsh-"+rand.Text()
 	if c.Address != "" {
 		network, address = "tcp", net.JoinHostPort(c.Address, "0")
-		if c.identity, c.print, err = wire.NewIdentity(); err != nil {
+		var fingerprint wire.Fingerprint
+		if c.identity, fingerprint, err = wire.NewIdentity(); err != nil {
 			return err
 		}
+		c.print = hex.EncodeToString(fingerprint[:])
 	}
 	if c.listener, err = net.Listen(network, address); err != nil {
 		return fmt.Errorf("cannot listen: %w", err)
@@ -145,11 +147,7 @@ func (c *Client) newToken() api.Listener {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = wire.NewToken()
-	l := api.Listener{Address: c.listener.Addr().String(), Token: hex.EncodeToString(c.token[:])}
-	if c.Address != "" {
-		l.Fingerprint = hex.EncodeToString(c.print[:])
-	}
-	return l
+	return api.Listener{Address: c.listener.Addr().String(), Fingerprint: c.print, Token: hex.EncodeToString(c.token[:])}
 }
 
 // serve accepts connections until the listener is closed.

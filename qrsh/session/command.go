@@ -33,11 +33,7 @@ func runCommand(handle string) (int, error) {
 	defer conn.Close()
 	// Anybody can have a socket of this name; only the owner's session has the
 	// command.
-	peer, err := wire.Peer(conn)
-	if err == nil && int(peer.Uid) != os.Getuid() {
-		err = fmt.Errorf("the session is user %d's", peer.Uid)
-	}
-	if err != nil {
+	if err := wire.SameUser(conn); err != nil {
 		return 1, fmt.Errorf("cannot find the job: %w", err)
 	}
 	submitted, err := spool.ReadCommand(conn)

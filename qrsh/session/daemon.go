@@ -172,7 +172,7 @@ func (d *daemon) offer(submitted *spool.Command) (string, error) {
 			if err != nil {
 				return
 			}
-			if peer, err := wire.Peer(conn); err == nil && int(peer.Uid) == os.Getuid() {
+			if wire.SameUser(conn) == nil {
 				listener.Close()
 				d.give(conn, submitted)
 				return

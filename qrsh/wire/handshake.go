@@ -153,24 +153,29 @@ func guarded(conn net.Conn, byTLS func(below net.Conn) net.Conn) (*Conn, error) 
 	if !ok {
 		return &Conn{below: below, Conn: byTLS(below)}, nil
 	}
-	switch peer, err := Peer(local); {
-	case err != nil:
+	if err := SameUser(local); err != nil {
 		return nil, err
-	case int(peer.Uid) != os.Geteuid():
-		return nil, fmt.Errorf("the other end is of user %d", peer.Uid)
 	}
 	return &Conn{below: below, Conn: below}, nil
 }
 
-// Peer returns whose process has connected a Unix socket, or has listened for it.
-func Peer(conn *net.UnixConn) (peer *unix.Ucred, err error) {
+// SameUser returns an error unless the process at the other end of a Unix socket, which has connected it or has
+// listened for it, is of this one's user.
+func SameUser(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return nil, err
+		return err
 	}
+	var peer *unix.Ucred
 	var failed error
 	err = raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	return peer, errors.Join(err, failed)
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	if int(peer.Uid) != os.Geteuid() {
+		return fmt.Errorf("the other end is of user %d", peer.Uid)
+	}
+	return nil
 }
 
 // least is the lowest version that is accepted.
