@@ -129,10 +129,17 @@ func (b *build) added(path, source string) file {
 // debianVersion is a version as Debian has it: what comes before a release is less.
 func debianVersion(version string) string { return strings.Replace(version, "-", "~", 1) }
 
+// zipLevel is the level of gzip. 9 takes three times as long for files that are smaller by
+// at most 3 of 100. gzipped is the same for nfpm.
+const (
+	zipLevel = 6
+	gzipped  = "gzip:6"
+)
+
 func (b *build) deb(p *product, tree []file, work, out string) (string, error) {
 	info := b.info(p, &p.deb, append(tree, b.added("/usr/share/lintian/overrides/"+p.name, "packaging/deb/"+p.name+".lintian-overrides")))
 	info.Section = "admin"
-	info.Deb.Compression = "gzip:9"
+	info.Deb.Compression = gzipped
 	var err error
 	if info.Scripts, err = b.scripts(p, work, "deb", "postinst", "prerm", "postrm"); err != nil {
 		return "", err
@@ -153,7 +160,7 @@ func (b *build) rpm(p *product, tree []file, work, out string) (string, error) {
 	}
 	info.License = "Apache-2.0"
 	info.Release = "1"
-	info.RPM.Compression = "gzip:9"
+	info.RPM.Compression = gzipped
 	info.RPM.BuildHost = "localhost"
 	var err error
 	if info.Scripts, err = b.scripts(p, work, "rpm", "post", "preun", "postun"); err != nil {
@@ -197,7 +204,7 @@ func (b *build) rpmChangelog(work string) (string, error) {
 func (b *build) tar(p *product, tree []file, _, out string) (string, error) {
 	top := p.name + "-" + b.version
 	return write(out, top+"-linux-amd64.tar.gz", func(w io.Writer) error {
-		zipped, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+		zipped, err := gzip.NewWriterLevel(w, zipLevel)
 		if err != nil {
 			return err
 		}
