@@ -15,9 +15,10 @@ const (
 	defaultDelay = 300 * time.Second
 	// maxDelay keeps a number of seconds a duration.
 	maxDelay = 365 * 24 * time.Hour
-	// emptyPace is the least time between the beginnings of two questions when the
-	// first brought nothing: with a delay of 0 a hook that has nothing to say would
-	// run without a break. One that waits for work itself does not notice.
+	// emptyPace is the least time between the beginnings of two questions of a slot in
+	// the same state when the first brought nothing: with a delay of 0 a hook that has
+	// nothing to say would run without a break. One that waits for work itself does not
+	// notice.
 	emptyPace = time.Second
 	// clockPace is after how long a delay is evaluated again that depends on more
 	// than the slot's state, while it lasts.

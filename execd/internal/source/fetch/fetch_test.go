@@ -538,6 +538,26 @@ func TestEmptyPace(t *testing.T) {
 	}
 }
 
+// A slot whose work has ended asks at once, and when there is no more once again as a free one.
+func TestEmptyPaceAfterWork(t *testing.T) {
+	in(t, allHooks+"FetchWorkDelay = 0", []int{1}, func(t *testing.T, b *bench) {
+		b.hooks.fetch = once(adOf("a"))
+		stop := b.start()
+		time.Sleep(500 * time.Millisecond)
+		ended := time.Now()
+		b.slots.end(t, b.Layer, 1)
+		time.Sleep(2500 * time.Millisecond)
+		stop()
+		var after []time.Duration
+		for _, c := range b.hooks.of(hook.FetchWork) {
+			after = append(after, c.at.Sub(ended))
+		}
+		if want := []time.Duration{-time.Second / 2, -time.Second / 2, 0, 0, time.Second, 2 * time.Second}; !slices.Equal(after, want) {
+			t.Errorf("it asks %v after the end of its work; want %v", after, want)
+		}
+	})
+}
+
 // REQ-HOOK-27, REQ-HOOK-30: nobody waits for the hooks that are told, but the slot's own next
 // question.
 func TestReplyIsNotWaitedFor(t *testing.T) {

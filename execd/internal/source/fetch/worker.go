@@ -31,7 +31,8 @@ type worker struct {
 
 	// Of the goroutine that runs it.
 	last    time.Time // when the last question was answered; zero: none was asked, or the next may be at once
-	pace    time.Time // not before that, whatever the delay
+	pace    time.Time // not before that, whatever the delay, while the slot is in the state of the last question
+	asked   [2]string // that state, and activity
 	problem string    // of FetchWorkDelay, as last logged
 	carved  *notifier // of the slot that was last carved for what this one was given
 
@@ -310,7 +311,7 @@ func (w *worker) wait(s *claim.View, now time.Time) time.Duration {
 		}
 	}
 	due := w.last.Add(max(d, pause))
-	if w.pace.After(due) {
+	if w.pace.After(due) && w.asked == [2]string{s.State, s.Activity} {
 		due = w.pace
 	}
 	wait := due.Sub(now)
@@ -332,6 +333,7 @@ func (w *worker) ask(ctx context.Context, slot *claim.View) {
 	w.hurried, w.state = false, stateFetching
 	w.mu.Unlock()
 	began := time.Now()
+	w.asked = [2]string{slot.State, slot.Activity}
 	l.known.ask(w, began)
 	defer l.known.answered(w)
 	l.o.Slots.Asking(w.slot, true)
