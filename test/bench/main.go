@@ -236,4 +236,9 @@ func median(d []time.Duration) time.Duration {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
+// percentile is the least of d that is not below p of 100 of it.
+func percentile(d []time.Duration, p int) time.Duration {
+	return slices.Sorted(slices.Values(d))[(len(d)*p-1)/100]
+}
+
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -198,9 +197,8 @@ func (o *overlap) queue() error {
 }
 
 func (o *overlap) reportGaps(between string, gaps []time.Duration) {
-	s := slices.Sorted(slices.Values(gaps))
 	o.report(row{what: fmt.Sprintf("slot idle between two %s, %d MB travel", between, o.mega), unit: "ms", ours: milliseconds(median(gaps)), alone: true, limit: 20})
-	o.report(row{what: "99th percentile of that", unit: "ms", ours: milliseconds(s[(len(s)*99-1)/100]), alone: true, limit: 60})
+	o.report(row{what: "99th percentile of that", unit: "ms", ours: milliseconds(percentile(gaps, 99)), alone: true, limit: 60})
 }
 
 // fetched measures the slot of fetched work.
