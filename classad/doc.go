@@ -6,5 +6,6 @@
 // bounded when it is read and when it is evaluated, and there is no input that
 // panics. Expressions and ads do not change once they are made.
 //
-// classad(7) describes the language.
+// classad(7) describes the language. Everybody may import the package; it imports nothing else
+// of the project.
 package classad

@@ -1,7 +1,8 @@
 // Command shepherd is the parent of one job: it is given the job's directory,
 // starts the job with its limits, rights and streams, passes signals on, and
-// writes down how it ended. It outlives execd. It links the spool package and
-// golang.org/x/sys alone, since every running job pays for what it links.
+// writes down how it ended. It outlives execd. Beside the standard library it links
+// packages spool and internal and golang.org/x/sys alone, since every running job pays for
+// what it links.
 package main
 
 import (

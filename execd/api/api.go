@@ -7,9 +7,10 @@
 // Client.Claim, and runs one job after the other there with Claim.Activate: see
 // the example. A refusal is an Error with a Refusal.
 //
-// The transport is HTTP with JSON bodies over a Unix socket. Every verb is a
-// POST to /v1/<verb>. Execd asks the kernel who calls (SO_PEERCRED), and never
-// believes the message.
+// The transport is HTTP with JSON bodies; files travel as streams, see stage.go. Every verb
+// is a POST to /v1/<verb>. On a Unix socket execd asks the kernel who calls (SO_PEERCRED),
+// between the hosts of a pool the certificate says which host does, which names its user:
+// what a message says of it is never believed.
 package api
 
 import (

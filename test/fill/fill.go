@@ -1,6 +1,6 @@
 // Package fill gives values to all fields of a value, for tests that hold a place which
 // must know every field of a type. A field that is added is tried there without
-// anybody's remembering.
+// anybody's remembering. Tests alone import it.
 package fill
 
 import (

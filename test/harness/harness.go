@@ -1,5 +1,6 @@
-// Package harness helps the suites below test: it builds the real binaries, runs an
-// execd in a directory of its own, makes users, and lists what a run left behind. Only packages below test import it.
+// Package harness helps tests: it builds the real binaries, runs an execd in a directory of
+// its own, makes users, and lists what a run left behind. Tests everywhere import it, and
+// the other packages below test.
 package harness
 
 import (

@@ -1,8 +1,8 @@
 // Package account writes the accounting file: one line for each run, never two,
 // whatever happens between the writes. It also writes the ends of runs into the records
 // of jobs, since the two must agree: the record has the line, and the place in the file
-// behind which it stands. Package stage uses it; it imports job and the API's
-// accounting format.
+// behind which it stands. Packages below stage, server and the daemon use it; it imports
+// job and the API's accounting format.
 package account
 
 import (

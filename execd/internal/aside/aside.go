@@ -1,5 +1,6 @@
 // Package aside takes out of the way what execd finds in its spool and cannot use: into
-// corrupt/, where somebody may look at it, with a line in the log.
+// corrupt/, where somebody may look at it, with a line in the log. Packages of execd that
+// keep files there import it; it imports spool.
 package aside
 
 import (

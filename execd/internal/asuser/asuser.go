@@ -2,7 +2,7 @@
 // another user, beside the jobs: it runs hooks, mailers and load sensors, reads, writes
 // and removes files of users. Each begins as the shepherd's starter, which gives up
 // root's rights and what execd has inherited, and then does one thing or becomes one
-// program. Packages hook, launch, mail, stage, usage and daemon use it; it imports user
+// program. Packages of execd that touch what belongs to users use it; it imports user
 // and spool.
 package asuser
 

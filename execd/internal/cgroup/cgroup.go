@@ -5,7 +5,7 @@
 // the tree of version 2 or else in the freezer's, with two leaves: job, which holds the
 // job's processes, and procedures, for what runs around and beside it. For limits that
 // version 2 lacks here, the job alone has another group in a hierarchy of version 1.
-// Launch and the daemon use it; of ours it imports spool and internal/proc alone. The
+// Launch and the daemon use it; of ours it imports spool and packages of internal/ alone. The
 // shepherd, which joins and kills, needs no more than the paths.
 //
 // Limits, rules about devices and statistics of both versions are left to

@@ -12,8 +12,8 @@
 // each claim, as large as the job requests, and is deleted when the claim is over.
 //
 // Package queue is in front of it, and holds its own lock over calls that change a
-// managed slot: the scheduler's books must be those of the slots. Packages queue,
-// stage, server and daemon import it; it imports conf, job, schedule, slot and the API.
+// managed slot: the scheduler's books must be those of the slots. Packages of execd that
+// give work to slots import it; it imports conf, job, schedule, slot and the API.
 package claim
 
 import (
@@ -64,8 +64,9 @@ type Slot struct {
 type Table struct {
 	holder string
 
-	// mu comes after the queue's, and before none: the Store, whose own is held over a
-	// write, is called without it. Who calls methods of queues, slots and claims that are
+	// mu comes after the queue's, and before those of the sandboxes waiting for their output
+	// and of the job Store, which are held for a moment. Job.file, which is held over a write,
+	// is not taken under it. Who calls methods of queues, slots and claims that are
 	// not exported holds it, but for prolong and keep of a claim, which take it.
 	mu         sync.Mutex
 	queues     map[string]*queue  // guarded by mu

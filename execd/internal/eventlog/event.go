@@ -1,8 +1,8 @@
 // Package eventlog is the log of the events of a job that its owner may have,
 // eventlog(5): records in the three forms that programs read, a Reader of them, and a
 // Writer that writes them with the owner's rights alone.
-// Package stage writes with it; it imports classad, for the ad of how a job
-// ended, and user.
+// Package journal writes with it, and the daemon makes it; it imports classad, for the ad
+// of how a job ended, the API and user.
 package eventlog
 
 import (

@@ -32,7 +32,7 @@ const (
 
 // servers are the hook servers, by keyword.
 type servers struct {
-	mu        sync.Mutex
+	mu        sync.Mutex         // before that of a server
 	byKeyword map[string]*server // guarded by mu
 }
 

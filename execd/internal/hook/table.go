@@ -38,7 +38,7 @@ const alias = "REPLY_CLAIM"
 // the reason why they do nothing here.
 var absent = map[string]string{
 	"EVICT_JOB":          "nothing ever calls it",
-	"SHADOW_PREPARE_JOB": "there is no shadow",
+	"SHADOW_PREPARE_JOB": "a job that is sent to another host has the hooks of that host",
 	"TRANSLATE_JOB":      "there is no job router", "JOB_FINALIZE": "there is no job router", "JOB_CLEANUP": "there is no job router",
 }
 

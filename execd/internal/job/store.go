@@ -1,8 +1,7 @@
 // Package job keeps the record of every job from its acceptance until it is removed:
 // state.go has the table of what a task may become and by which event, record.go the form
 // of a record on disk, and the Store is the only writer of records.
-// Memory is a cache of the records. Other packages of execd import it; it
-// imports spool and the API's types.
+// Memory is a cache of the records. Other packages of execd import it.
 package job
 
 import (

@@ -1,7 +1,7 @@
 // Package launch makes the directory of a run, starts its shepherd, watches it
 // by pidfd, finds it again after a restart of execd, passes signals to it and
 // collects what it left. It knows files and processes, and nothing of queues
-// or accounting. Package stage uses it; it imports spool, job, conf and user.
+// or accounting. Package stage runs jobs with it, and others of execd look at runs.
 package launch
 
 import (

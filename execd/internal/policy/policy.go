@@ -5,7 +5,7 @@
 //
 // Users write the expressions. What one look at a job may cost is bounded, and what is no
 // value of the right kind is not true. Nothing here knows where a run is, or carries a
-// verdict out.
+// verdict out. Packages of execd import it.
 package policy
 
 import (

@@ -1,8 +1,8 @@
 // Package queue brings jobs and slots together: it tells the scheduler what waits, what
 // runs and what the host is like, asks it what starts next, and activates the slots. It is
 // in front of the claims of others (claims.go), and keeps what administrators want of the
-// queues (states.go). Only daemon, stage and server import it; it imports job, claim, conf,
-// schedule and slot.
+// queues (states.go). Only daemon, server, admit, stage/base and source/program import it; it
+// imports job, claim, conf, schedule and slot.
 //
 // Locks are taken in this order: Queue.mu, which qstat needs, so that nothing that may
 // wait for a disk, the name services or a process is done under it; claim.Table.mu,

@@ -1,6 +1,6 @@
 // Package quota limits what may be written below a directory, by the project quotas of
 // ext4 and XFS (quotactl(2)): each file below has the number of a project, and the file
-// system counts what a project uses. Launch uses it; it imports nothing of ours.
+// system counts what a project uses. Launch and sandbox use it; it imports nothing of ours.
 package quota
 
 import (

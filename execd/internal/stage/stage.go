@@ -2,7 +2,7 @@
 // is recorded when it is done, can be repeated, and every event enters the
 // list again at the top, so that a crash between two stages repeats the one
 // that was not recorded. It drives launch, account, claim and hook, and only daemon
-// and queue's callback use it. Below it are base, which all of them share; exit, the
+// and server use it. Below it are base, which all of them share; exit, the
 // machine of what follows the end of a job's processes, and finish, which carries it out;
 // outcome, which decides what becomes of a run; jobhook, its hooks and scripts; notice,
 // which tells its owner; and subtask, what is started in it.

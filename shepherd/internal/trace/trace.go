@@ -1,5 +1,6 @@
 // Package trace appends lines to the file trace of a job directory, in Grid
-// Engine's format. What the shepherd forks writes to it as well, see package starter.
+// Engine's format. What the shepherd forks writes to it as well, see package starter. Only
+// packages of the shepherd import it.
 package trace
 
 import (

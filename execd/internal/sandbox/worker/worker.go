@@ -2,7 +2,8 @@
 // owner of the job. The process outlives execd; who starts a transfer of a sandbox again
 // waits for the one that is under way. What it reports is the user's word, since a process
 // of his own may have changed it: it is bounded, and believed of his own files alone. The
-// manager of sandboxes uses this package; it imports order, ring, asuser, user and exit.
+// manager of sandboxes uses this package, which the daemon makes; it imports order, ring,
+// asuser, user and exit.
 package worker
 
 import (

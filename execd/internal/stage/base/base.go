@@ -1,6 +1,6 @@
 // Package base has what stage and the packages below it share: what a run needs of execd,
-// from what its directory is made, and where the work on it is done. Only they and the
-// daemon use it.
+// from what its directory is made, and where the work on it is done. Only they, shadow and
+// the daemon use it.
 package base
 
 import (

@@ -4,8 +4,9 @@
 // came from (Controller). It is a machine and nothing else: no clock, no file,
 // no goroutine. Every event enters it at the top; what was done answers at
 // once, so that a retry reaches the step that failed without a second side
-// effect. Package stage and those below it use it; it imports nothing of the
-// project but the pauses of internal/backoff.
+// effect. Package stage, those below it and those of the steps themselves use it:
+// journal, sandbox and shadow. It imports nothing of the project but the pauses of
+// internal/backoff.
 package exit
 
 import (

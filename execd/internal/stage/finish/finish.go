@@ -1,7 +1,7 @@
 // Package finish carries out what follows the end of a job's processes, as the Controller
 // of package exit. It collects the outcome, has package outcome decide on it, and does what
 // was decided: slots are free, output is transferred, the end is recorded, accounted and
-// told, and the last traces go. Package stage uses it, and nobody else.
+// told, and the last traces go. Package stage uses it, and shadow for runs on other hosts.
 package finish
 
 import (

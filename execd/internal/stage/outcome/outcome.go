@@ -1,7 +1,7 @@
 // Package outcome decides what becomes of a run that has ended, and what is said of it:
 // its code and the reason in words, whether it is run again, what hooks and the event log
 // are told, what it counts as, and its accounting line. It has functions of values alone,
-// without clock, file or lock. Stage and its packages use it.
+// without clock, file or lock. Stage, its packages and shadow use it.
 package outcome
 
 import (

@@ -3,7 +3,7 @@
 // run's is all there is of it. It is accounted before its job is.
 //
 // Locks: the work of a task is taken before Tasks.mu, which may be held while a disk is
-// waited for. Package stage uses it, and nobody else.
+// waited for. Packages stage, finish and server use it.
 package subtask
 
 import (

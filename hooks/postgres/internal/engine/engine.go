@@ -2,7 +2,7 @@
 // EVICT_CLAIM and REPORT_WORK. What may happen to a job is decided by the functions of the database; here it is
 // decided which jobs fit a slot, and what is handed out gets its identity.
 //
-// It is imported by the command, and by package serve, which keeps one.
+// The command imports it, and packages serve and people.
 package engine
 
 import (

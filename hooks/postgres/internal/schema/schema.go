@@ -1,7 +1,7 @@
 // Package schema holds what paddock-pg has in a database, as numbered migrations, and brings a
 // database to the newest.
 //
-// Only the command imports it. A migration that was released does not change any more: what is to be
+// Packages engine and people import it. A migration that was released does not change any more: what is to be
 // different is another migration.
 package schema
 
