@@ -155,9 +155,9 @@ func (d *deletion) run(told *lines) error {
 	}
 	if over {
 		d.remove(j)
-		if j.UnderClaim() { // whose holder keeps the slot for nothing
-			d.hint(j)
-		}
+	}
+	if d.gone.Len() > 0 { // others count on its turn, or keep a slot for it
+		d.hint(j)
 	}
 	var back []int
 	for _, task := range d.kills {

@@ -176,15 +176,15 @@ func goodLines(data []byte) []byte {
 	}
 }
 
-// OnWork sets the function that is called when a job has something to start. The call is a
-// hint, and f must not call back into the Store.
+// OnWork sets the function that is called when what a job has to start may have changed. The
+// call is a hint, and f must not call back into the Store.
 func (s *Store) OnWork(f func(*Job)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onWork = f
 }
 
-// hint calls the function of OnWork: a job has something to start.
+// hint calls the function of OnWork.
 func (s *Store) hint(j *Job) {
 	s.mu.Lock()
 	f := s.onWork

@@ -29,7 +29,11 @@ func (s *Scheduler) Reasons(job int, now time.Time) []string {
 			fmt.Sprintf("user %s has %d tasks running, and may have %d (maxujobs)", u.name, u.running, s.host.conf.Scheduling.MaxUserRunning),
 		}
 	}
-	ahead := fmt.Sprintf("%d jobs are ahead of it", s.ahead(e, now))
+	n := s.ahead(e, now)
+	ahead := fmt.Sprintf("%d jobs are ahead of it", n)
+	if n == 1 {
+		ahead = "1 job is ahead of it"
+	}
 	if e.bucket.reserve && !s.anyFree() {
 		s.sweep(now) // Next may not have run since the last change; nothing can start here
 	}
