@@ -91,6 +91,9 @@ func TestMemoryLimit(t *testing.T) {
 		// The rest of the job has no reason of its own to end.
 		f.script("shares", "perl -e '$x = \"a\" x 400_000_000; sleep 1000' | cat\nsleep 1000\n")
 
+		// Or it goes on as if nothing was wrong.
+		f.script("goes-on", "perl -e '$x = \"a\" x 400_000_000'\nexit 0\n")
+
 		neighbour := f.submit(filepath.Join(f.pub, "waits"))
 		f.until("the neighbour runs", func() bool { return f.has("waits.limit") })
 		const perProcess = "102400\n"
@@ -111,18 +114,18 @@ func TestMemoryLimit(t *testing.T) {
 			}
 		} else {
 			const reason = "job was killed: out of memory, limit h_vmem 100M (peak "
-			for _, script := range []string{eats, filepath.Join(f.pub, "shares")} {
+			for _, script := range []string{eats, filepath.Join(f.pub, "shares"), filepath.Join(f.pub, "goes-on")} {
 				out, _ := f.command("qsub", "-sync", "y", "-r", "y", "-o", "/dev/null", "-j", "y", "-wd", "/", script)
 				if !strings.Contains(out, reason) {
 					t.Errorf("qsub -sync y does not say %q:\n%s", reason, out)
 				}
 			}
-			for job := neighbour + 1; job <= neighbour+2; job++ {
+			for job := neighbour + 1; job <= neighbour+3; job++ {
 				f.over(job, "100 137")
 			}
 			log, err := os.ReadFile(harness.LogName(f.dir))
-			if err != nil || strings.Count(string(log), reason) != 2 {
-				t.Errorf("the log does not say twice %q: %v", reason, err)
+			if err != nil || strings.Count(string(log), reason) != 3 {
+				t.Errorf("the log does not say three times %q: %v", reason, err)
 			}
 		}
 		if !f.has("eats.began") {

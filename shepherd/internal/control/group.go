@@ -114,6 +114,16 @@ func (g *Group) Killed() (processes, limit int) {
 	return processes, limit
 }
 
+// KilledOne reports whether the kernel has killed a process of the job at the limit of the
+// group, and none of the others: version 1 does so.
+func (g *Group) KilledOne() bool {
+	if g == nil || g.memory == "" {
+		return false
+	}
+	killed, limit := g.Killed()
+	return killed > 0 && limit > 0
+}
+
 // ranOut returns how often the memory of a group of version 1 ran out; of one
 // that could not be watched it is taken to be the reason.
 func (g *Group) ranOut() int {

@@ -292,16 +292,23 @@ const hog = "tail /dev/zero | cat\nsleep 1000\n"
 
 // In version 1 a limit of memory ends one process. The rest of the job is ended
 // for it, and the reason is said.
-func TestMemoryV1(t *testing.T) { eachVersion(t, testMemoryV1) }
+func TestMemoryV1(t *testing.T) {
+	eachVersion(t, func(t *testing.T, g runGroup) { testMemoryV1(t, g, hog) })
+}
 
-func testMemoryV1(t *testing.T, g runGroup) {
+// It may be over before that, as if nothing was wrong.
+func TestMemoryV1GoesOn(t *testing.T) {
+	eachVersion(t, func(t *testing.T, g runGroup) { testMemoryV1(t, g, "tail /dev/zero\nexit 0\n") })
+}
+
+func testMemoryV1(t *testing.T, g runGroup, then string) {
 	memory := makeGroup(t, "cgroup", "memory")
 	for _, file := range []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"} {
 		if err := os.WriteFile(memory+"/"+file, []byte("33554432"), 0o644); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}
-	r := newRig(t, "grep :memory: /proc/self/cgroup | sed 's:.*/::'\nulimit -v\n"+hog).
+	r := newRig(t, "grep :memory: /proc/self/cgroup | sed 's:.*/::'\nulimit -v\n"+then).
 		set(g.key(), "paddock_cgroup_memory="+memory, "paddock_vmem=group", "h_vmem=32M")
 	r.ended(r.run(), 0, 137)
 	if got, want := r.output("o"), filepath.Base(memory)+"\nunlimited\n"; got != want {

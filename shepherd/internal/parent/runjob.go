@@ -3,6 +3,7 @@ package parent
 import (
 	"cmp"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -291,6 +292,11 @@ func (p *parent) closeJob() {
 // assess looks at why the job ended: a limit of its own time, or an exit code by
 // which it asks for something.
 func (p *parent) assess() {
+	if p.job.Leaf.KilledOne() && !p.job.status.Signaled() {
+		// The rest of it was over before checkMemory could kill it, whatever it made of that.
+		p.log.Line("the job is out of memory")
+		p.job.status = syscall.WaitStatus(unix.SIGKILL)
+	}
 	switch {
 	case p.expired:
 		p.results.blame(spool.FailedLease, spool.LeaseOver)
