@@ -116,6 +116,7 @@ func (s *Session) Append(b []byte) []byte {
 //
 //	shepherd     client FILE       the file session: a client is to be connected to
 //	             state run|stop    the job runs, or is suspended
+//	             deleted           its end is wanted: a client that is lost is not waited for any more
 //	             exit STATUS TEXT  it has ended, 128+n for signal n, and why in words, if there is a reason
 //	qrsh-session ready             a client is connected to, the first or another
 //	             signal N          the client asks for a signal to the job
@@ -124,15 +125,16 @@ func (s *Session) Append(b []byte) []byte {
 //	             deaf              nobody reads the job's standard error, or what prolog and epilog say
 //	             bye               the client has all of it
 const (
-	SessionClient = "client"
-	SessionState  = "state"
-	SessionExit   = "exit"
-	SessionReady  = "ready"
-	SessionSignal = "signal"
-	SessionStatus = "status"
-	SessionLost   = "lost"
-	SessionDeaf   = "deaf"
-	SessionBye    = "bye"
+	SessionClient  = "client"
+	SessionState   = "state"
+	SessionDeleted = "deleted"
+	SessionExit    = "exit"
+	SessionReady   = "ready"
+	SessionSignal  = "signal"
+	SessionStatus  = "status"
+	SessionLost    = "lost"
+	SessionDeaf    = "deaf"
+	SessionBye     = "bye"
 )
 
 // Values of KeySessionLost: what becomes of an interactive job that has lost its

@@ -117,6 +117,7 @@ type session struct {
 	begun    bool               // guarded by mu; the job may begin
 	ended    bool               // guarded by mu; the job has ended
 	stops    bool               // guarded by mu; the host does
+	deleted  bool               // guarded by mu; somebody has ended the job
 	number   int                // guarded by mu; of the client
 	leave    context.CancelFunc // guarded by mu; ends the connection of the client
 	patience *time.Timer        // guarded by mu; runs while a lost client is waited for
@@ -312,6 +313,10 @@ func (s *session) hear(text string) error {
 		go s.connect(&client)
 	case spool.SessionState:
 		s.link.Post(wire.State{Suspended: rest == "stop"})
+	case spool.SessionDeleted:
+		s.mu.Lock()
+		s.deleted = true
+		s.mu.Unlock()
 	case spool.SessionExit:
 		status, reason, _ := strings.Cut(rest, " ")
 		n, err := strconv.ParseUint(status, 10, 16)
@@ -385,7 +390,7 @@ func (s *session) exit(e wire.Exit) {
 	defer s.mu.Unlock()
 	s.ended = true
 	switch {
-	case !s.ready || s.leave == nil && s.patience == nil:
+	case !s.ready || s.leave == nil && (s.patience == nil || s.deleted):
 		s.finish()
 	case s.stops:
 		s.hurry()
@@ -438,8 +443,8 @@ func (s *session) connect(client *spool.Session) {
 	}
 	wait := s.grace
 	switch {
-	case !s.ready, s.stops && s.ended:
-		wait = 0 // no client was connected that could come back, or could do so in time
+	case !s.ready, (s.stops || s.deleted) && s.ended:
+		wait = 0 // no client was connected that could come back, or it is not waited for
 	case wait < 0 && s.ended:
 		wait = lastGrace
 	case wait < 0:

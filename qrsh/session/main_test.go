@@ -141,6 +141,21 @@ func (b *bench) hear(want string) {
 	}
 }
 
+// hearEnd waits until the shepherd is told the end of the session, whatever it is told before.
+func (b *bench) hearEnd() {
+	b.Helper()
+	_ = b.shepherd.SetReadDeadline(time.Now().Add(patience))
+	for text := make([]byte, spool.MaxSessionMessage); ; {
+		n, err := b.shepherd.Read(text)
+		if err != nil {
+			b.Fatalf("the shepherd is not told the end of the session: %v", err)
+		}
+		if string(text[:n]) == spool.SessionBye {
+			return
+		}
+	}
+}
+
 // client is one that the session connects to.
 type client struct {
 	link *wire.Link
@@ -471,17 +486,27 @@ func TestHostStops(t *testing.T) {
 			if !early {
 				stop()
 			}
-			_ = b.shepherd.SetReadDeadline(time.Now().Add(patience))
-			for text := make([]byte, spool.MaxSessionMessage); ; {
-				n, err := b.shepherd.Read(text)
-				if err != nil {
-					t.Fatalf("a client that is lost (%v), SIGTERM before the end of the job (%v): the shepherd is not told the end of the session: %v", lost, early, err)
-				}
-				if string(text[:n]) == spool.SessionBye {
-					break
-				}
-			}
+			b.hearEnd()
 		}
+	}
+}
+
+// A lost client is not waited for when its job was deleted.
+func TestDeletedWithoutClient(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		b := start(t, 3600, false)
+		var p pipes
+		c := b.connect(p.begin)
+		b.hear(spool.SessionReady)
+		if early {
+			c.conn.Close()
+		}
+		b.tell(spool.SessionDeleted)
+		b.tell(spool.SessionExit + " 137")
+		if !early {
+			c.conn.Close()
+		}
+		b.hearEnd()
 	}
 }
 

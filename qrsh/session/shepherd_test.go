@@ -270,6 +270,17 @@ func TestJobHangUp(t *testing.T) {
 	j.exited(3)
 }
 
+// A deleted job waits for no client that is lost.
+func TestJobDeletedWithoutClient(t *testing.T) {
+	j := startJob(t, "echo ready\nexec sleep 1000\n", spool.KeySessionGrace+"=3600")
+	j.expectLine("ready\n")
+	j.conn.Close()
+	j.listener.Close()
+	j.signal(unix.SIGKILL)
+	j.wait()
+	j.exited(137)
+}
+
 // Without qrsh-session a job ends, whatever is to become of one whose client is
 // lost.
 func TestJobSessionDies(t *testing.T) {

@@ -423,7 +423,8 @@ func (s *session) tellState(suspended bool) {
 }
 
 // farewell tells the client how the job has ended. qrsh-session stays until it
-// knows: as long as it is there, and if it is lost as long as it is waited for.
+// knows: as long as it is there, and if it is lost as long as it is waited for, which
+// it is not if somebody has ended the job.
 func (p *parent) farewell() {
 	p.results.announce()
 	p.session.passStreams()
@@ -435,6 +436,9 @@ func (p *parent) farewell() {
 		status = spool.NewUsage(p.job.status, p.job.started, p.job.ended, &p.job.rusage).ExitStatus
 	}
 	why = strings.ReplaceAll(why, "\n", " ")
+	if p.job.asked == unix.SIGKILL {
+		p.session.tell(spool.SessionDeleted)
+	}
 	p.session.tell(spool.SessionExit, strconv.Itoa(status), why[:min(len(why), 1<<10)])
 	p.log.Line("waiting for " + sessionName)
 }
