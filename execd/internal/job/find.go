@@ -8,29 +8,43 @@ import (
 )
 
 // Find returns the unfinished jobs that words mean, for a client that waits for them:
-// names mean the caller's own jobs, numbers any job. More than most are refused.
+// names mean the caller's own jobs, numbers any job, and what several words mean is returned
+// once. More than most are refused, and tasks that a job never had.
 // whole says that no end of any of them is accounted yet.
 func (s *jobSet) Find(ctx context.Context, words []string, caller Caller, most int) (found []api.Found, missing []string, whole bool, err error) {
 	q := s.search(ctx, ownOrNumber(caller))
 	meant := make([][]*Job, len(words))
+	again := make([]bool, len(words)) // names jobs that a word before has named
 	for i, word := range words {
 		name, tasks := parseTarget(word)
-		if meant[i], _, err = q.find(name, tasks); err != nil {
+		if meant[i], again[i], err = q.find(name, tasks); err != nil {
 			return nil, nil, false, err
 		}
+		again[i] = again[i] && len(meant[i]) == 0
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	whole = true
+	listed := map[toldOf]bool{}
 	for i, word := range words {
 		_, tasks := parseTarget(word)
-		jobs, known := meant[i], false
+		jobs, known := meant[i], again[i]
 		for _, j := range jobs {
+			all := AllTasks(j.Tasks)
+			if tasks.IsArray() && cutLen(&all, tasks) == 0 {
+				return nil, nil, false, api.Errorf(api.CodeRejected, "job \"%d\" task \"%s\" does not exist", j.Number, spanOf(tasks))
+			}
 			f, ok := j.found(tasks)
 			if !ok || s.jobs[j.Number] != j {
 				continue
 			}
-			if known = true; len(found) == most {
+			known = true
+			key := toldOf{j, tasks}
+			if listed[key] { // by number and by name
+				continue
+			}
+			listed[key] = true
+			if len(found) == most {
 				return nil, nil, false, api.Errorf(api.CodeRejected, "more than %d jobs are too many to wait for at once", most)
 			}
 			found = append(found, f)

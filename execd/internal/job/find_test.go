@@ -49,7 +49,9 @@ func TestFind(t *testing.T) {
 		{[]string{"1.1-3:2", "2"}, []api.Found{some, single}, nil},
 		{[]string{"a"}, []api.Found{array}, nil},
 		{[]string{"*"}, []api.Found{array}, nil}, // bob's are his own
-		{[]string{"b", "3", "1.6", "0", "-1"}, nil, []string{"b", "3", "1.6", "0", "-1"}},
+		{[]string{"a", "a", "1", "a*"}, []api.Found{array}, nil},
+		{[]string{"1", "a.1-3:2", "1.1-3:2"}, []api.Found{array, some}, nil},
+		{[]string{"b", "3", "0", "-1"}, nil, []string{"b", "3", "0", "-1"}},
 		{[]string{"2.1"}, []api.Found{{Job: 2, Name: "b", Owner: "bob", Tasks: api.Tasks{First: 1, Last: 1, Step: 1}, Count: 1, Pending: 1}}, nil},
 	} {
 		found, missing, whole, err := s.Find(t.Context(), tt.words, Caller{UID: alice.UID}, 10)
@@ -59,6 +61,11 @@ func TestFind(t *testing.T) {
 	}
 	if _, _, _, err := s.Find(t.Context(), []string{"1", "2"}, Caller{UID: alice.UID}, 1); err == nil {
 		t.Error("Find of more than may be is no error")
+	}
+	for _, word := range []string{"1.6", "a.6-8"} {
+		if _, _, _, err := s.Find(t.Context(), []string{"2", word}, Caller{UID: alice.UID}, 9); err == nil || err.Error() != `job "1" task "`+word[2:]+`" does not exist` {
+			t.Errorf("Find(%q): %v", word, err)
+		}
 	}
 	if s.Last() != 2 {
 		t.Errorf("Last() = %d; want 2", s.Last())
