@@ -85,6 +85,7 @@ type Client struct {
 	begun     bool       // guarded by mu; the streams are
 	called    bool       // guarded by mu; the session is
 	connected bool       // guarded by mu
+	unwritten error      // guarded by mu; why output of the job could not be written, the first
 }
 
 // closed is the end of a connection, with the reason.
@@ -234,12 +235,12 @@ func (c *Client) begin() {
 		}
 	}
 	c.link.Source(wire.Stdin, in, nil)
-	c.link.Sink(wire.Stdout, open{c.Out})
+	c.link.Sink(wire.Stdout, output{c.Out, c, "standard output"})
 	diag := c.Err
 	if f, ok := diag.(*os.File); ok && c.Raw && c.terminal != nil && term.Is(f) {
 		diag = cooked{f} // which has no more than what prolog and epilog say
 	}
-	c.link.Sink(wire.Stderr, open{diag})
+	c.link.Sink(wire.Stderr, output{diag, c, "standard error"})
 }
 
 // takeTerminal sets the terminal to raw mode, and sends its modes and size for
@@ -278,10 +279,33 @@ func (c *Client) escape(key byte) (end bool) {
 	return false
 }
 
-// open is a writer that Close does not close: the client may still write to it.
-type open struct{ io.Writer }
+// output is where a stream of the job goes. Close does not close it: the client may still
+// write to it.
+type output struct {
+	io.Writer
+	client *Client
+	name   string
+}
 
-func (open) Close() error { return nil }
+func (o output) Write(b []byte) (int, error) {
+	n, err := o.Writer.Write(b)
+	if err != nil && !errors.Is(err, unix.EPIPE) { // who does not read any more has what he wants
+		o.client.mu.Lock()
+		o.client.unwritten = cmp.Or(o.client.unwritten, fmt.Errorf("cannot write %s: %w", o.name, err))
+		o.client.mu.Unlock()
+	}
+	return n, err
+}
+
+func (output) Close() error { return nil }
+
+// Unwritten returns why output of the job could not be written, of which the job knows
+// no more than that nobody reads it; nil: all of it was, or nobody wanted it.
+func (c *Client) Unwritten() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unwritten
+}
 
 // cooked writes lines to a raw terminal, in which a newline does not go back to
 // the first column.

@@ -263,6 +263,10 @@ func stay(ctx context.Context, inv *command.Invocation, c *client.Client, number
 	if c.Program != nil {
 		c.Program.Told(int(end.Status))
 	}
+	if err := c.Unwritten(); err != nil {
+		fmt.Fprintf(inv.Err, "%s: %s\n", inv.Command, api.Visible(err.Error()))
+		end.Status = max(end.Status, option.ExitFailed)
+	}
 	return endAs(inv, number, end)
 }
 
