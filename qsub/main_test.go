@@ -44,8 +44,10 @@ func TestNotThere(t *testing.T) {
 	qtest.Isolate(t)
 	socket := filepath.Join(os.Getenv("PADDOCK_DIR"), "execd.sock")
 	cause := ": connect: no such file or directory\nIs it not running? Start it: execd -dev " + filepath.Dir(socket) + " &\n"
-	qtest.Want(t, qtest.Result{Exit: 1, Err: "Unable to initialize environment because of error: cannot reach execd at " + socket + cause + "Exiting.\n"},
-		call(t, "true", "qsub"))
+	for _, args := range [][]string{{"qsub"}, {"qrsh", "true"}} {
+		qtest.Want(t, qtest.Result{Exit: 1, Err: "Unable to initialize environment because of error: cannot reach execd at " + socket + cause + "Exiting.\n"},
+			call(t, "true", args...))
+	}
 	for _, args := range [][]string{
 		{"qstat"},
 		{"qstat", "-j", "1"},
@@ -67,6 +69,9 @@ func TestNotThere(t *testing.T) {
 	} {
 		qtest.Want(t, qtest.Result{Exit: 1, Err: "error: cannot reach execd at " + socket + cause}, call(t, "", args...))
 	}
+	// Starting execd would not help.
+	t.Setenv("PADDOCK_DIR", "/"+strings.Repeat("x", 200))
+	qtest.Want(t, qtest.Result{Exit: 1, Err: "error: cannot reach execd at " + os.Getenv("PADDOCK_DIR") + "/execd.sock: connect: invalid argument\n"}, call(t, "", "qstat"))
 }
 
 // failing is a standard output on a full disk.

@@ -250,5 +250,5 @@ func problems(err error) []string {
 	if err == nil {
 		return nil
 	}
-	return slices.Collect(strings.Lines(strings.TrimSpace(err.Error())))
+	return strings.Split(strings.TrimSpace(err.Error()), "\n")
 }

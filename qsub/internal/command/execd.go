@@ -27,7 +27,7 @@ func (inv *Invocation) CallFailed(err error) error {
 // listens; else "".
 func (inv *Invocation) StartIt(err error) string {
 	switch {
-	case !errors.Is(err, api.ErrNotSent):
+	case !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ECONNREFUSED):
 		return ""
 	case inv.Places.Dev:
 		return "\nIs it not running? Start it: execd -dev " + api.Visible(inv.Places.State) + " &"

@@ -177,10 +177,8 @@ func submitInteractive(ctx context.Context, inv *command.Invocation, j *job) (*a
 		return nil, command.Failf("%s", canceled)
 	case ok && e.Code == api.CodeBusy:
 		return nil, notScheduled(inv)
-	case ok && e.Code == api.CodeLimit:
-		return nil, command.Rejected(exitLimit, e.Text)
 	case err != nil:
-		return nil, command.Rejected(option.ExitFailed, err.Error())
+		return nil, refused(inv, err)
 	}
 	for _, line := range reply.Lines {
 		fmt.Fprintln(inv.Out, api.Visible(line))
