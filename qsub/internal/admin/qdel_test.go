@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"encoding/json"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,6 +34,25 @@ func TestQdel(t *testing.T) {
 	}
 	e.Replies(api.VerbDelete, api.DeleteReply{Lines: []api.Line{ok, {Text: `denied: job "33" does not exist`, Failed: true}}})
 	qtest.Want(t, qtest.Result{Exit: 1, Out: ok.Text + "\ndenied: job \"33\" does not exist\n"}, call(t, "", "qdel", "32,33"))
+
+	// As many requests as it takes.
+	var asked []int
+	e.On(api.VerbDelete, func(body []byte) (int, any) {
+		var request api.DeleteRequest
+		if err := json.Unmarshal(body, &request); err != nil {
+			t.Error(err)
+		}
+		asked = append(asked, len(request.Jobs))
+		return 200, api.DeleteReply{Lines: []api.Line{{Text: request.Jobs[0], Failed: len(asked) == 1}}}
+	})
+	words := make([]string, 2*api.MaxWords+1)
+	for i := range words {
+		words[i] = strconv.Itoa(i + 1)
+	}
+	qtest.Want(t, qtest.Result{Exit: 1, Out: "1\n1001\n2001\n"}, call(t, "", append([]string{"qdel"}, words...)...))
+	if !cmp.Equal(asked, []int{api.MaxWords, api.MaxWords, 1}) {
+		t.Errorf("requests of %v words", asked)
+	}
 
 	e.On(api.VerbDelete, func([]byte) (int, any) {
 		t.Error("a request was sent")

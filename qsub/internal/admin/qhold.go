@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 
 	"paddock/execd/api"
@@ -40,20 +41,27 @@ func qhold(ctx context.Context, inv *command.Invocation, args []string) error {
 	if len(jobs.Words)+len(jobs.Users) == 0 {
 		return inv.NoArguments()
 	}
-	request.Jobs, request.Users = jobs.Words, jobs.Users
-	var reply api.ModifyReply
-	if err := inv.Client.Call(ctx, api.VerbModify, &request, &reply); err != nil {
-		return inv.CallFailed(err)
-	}
-	return inv.Report(reply.Lines, func(code api.Code) int {
-		switch code {
-		case api.CodeNotFound:
-			return exitNoJob
-		case api.CodeDenied:
-			return option.ExitDenied
-		case api.CodeForeign:
-			return exitForeign
+	request.Users = jobs.Users
+	var failed error
+	for _, request.Jobs = range batches(jobs.Words) {
+		var reply api.ModifyReply
+		if err := inv.Client.Call(ctx, api.VerbModify, &request, &reply); err != nil {
+			return inv.CallFailed(err)
 		}
-		return option.ExitFailed
-	})
+		failed = cmp.Or(failed, inv.Report(reply.Lines, exitOfHold))
+	}
+	return failed
+}
+
+// exitOfHold is the exit status of qhold and qrls for a line that tells of a failure.
+func exitOfHold(code api.Code) int {
+	switch code {
+	case api.CodeNotFound:
+		return exitNoJob
+	case api.CodeDenied:
+		return option.ExitDenied
+	case api.CodeForeign:
+		return exitForeign
+	}
+	return option.ExitFailed
 }

@@ -109,11 +109,14 @@ func qmod(ctx context.Context, inv *command.Invocation, args []string) error {
 				c.request.Jobs = append(c.request.Jobs, word)
 			}
 		}
-		var reply api.ModifyReply
-		if err := inv.Client.Call(ctx, api.VerbModify, &c.request, &reply); err != nil {
-			return inv.CallFailed(err)
+		for _, c.request.Jobs = range batches(c.request.Jobs) {
+			var reply api.ModifyReply
+			if err := inv.Client.Call(ctx, api.VerbModify, &c.request, &reply); err != nil {
+				return inv.CallFailed(err)
+			}
+			lines = append(lines, reply.Lines...)
+			c.request.Queues = nil // the first request has them
 		}
-		lines = append(lines, reply.Lines...)
 	}
 	return inv.Report(lines, func(api.Code) int { return option.ExitFailed })
 }
