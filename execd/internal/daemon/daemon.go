@@ -599,6 +599,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	listener, err := server.Listen(d.opts.Places.Socket, mode)
 	if err != nil {
+		d.launch.Groups.Leave()
 		return err
 	}
 	defer listener.Close()

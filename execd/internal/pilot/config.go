@@ -36,6 +36,13 @@ func Dir(tmp string, a *Allocation) string {
 // queue whose slot is the allocation. An allocation that is used until a time, zero for ever,
 // takes no work that does not fit before.
 func Configure(places *api.Places, from string, a *Allocation, until time.Time) error {
+	hooks := filepath.Join(from, "hooks.conf")
+	if _, err := os.Stat(hooks); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s does not exist: it says where the pilot gets its work from, see pilot(7)", hooks)
+		}
+		return err
+	}
 	if err := places.Prepare(false); err != nil {
 		return err
 	}
@@ -44,13 +51,6 @@ func Configure(places *api.Places, from string, a *Allocation, until time.Time) 
 	}
 	if err := os.CopyFS(places.Config, os.DirFS(from)); err != nil {
 		return fmt.Errorf("cannot copy configuration %s: %w", from, err)
-	}
-	hooks := filepath.Join(from, "hooks.conf")
-	if _, err := os.Stat(hooks); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s does not exist: it says where the pilot gets its work from, see pilot(7)", hooks)
-		}
-		return err
 	}
 	queues := filepath.Join(places.Config, "queues")
 	if err := os.RemoveAll(queues); err != nil {
