@@ -3,6 +3,7 @@ package submit
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -25,9 +26,16 @@ func (j *job) warnings() []string {
 		if dir := j.missing(o.path); dir != "" {
 			lines = append(lines, o.option+" "+o.path+": there is no directory "+dir+"; without it the job cannot start (state Eqw)")
 		}
+		if o.path == "" && (o.option == "-o" || !j.req.Merge) && len(j.req.Name)+len(".o1234567") > maxFileName {
+			lines = append(lines, fmt.Sprintf("-N: with a name of %d bytes the name of its output file is too long; without %s the job cannot start (state Eqw)", len(j.req.Name), o.option))
+			break
+		}
 	}
 	return lines
 }
+
+// maxFileName is how long the name of a file may be, NAME_MAX in limits.h.
+const maxFileName = 255
 
 // isScript reports whether a word is the name of a file that begins with #!.
 func isScript(name string) bool {
