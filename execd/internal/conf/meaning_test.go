@@ -193,6 +193,7 @@ func TestMistakes(t *testing.T) {
 		{"queues/a b", "slots 1", `qname: "a b" is not a queue name`},
 		{"pes/p", "slots many", `p:1: slots: "many" is not a number`},
 		{"pes/p", "allocation_rule $some", `p:1: allocation_rule: "$some" is none of $pe_slots, $fill_up, $round_robin`},
+		{"pes/p", "allocation_rule many", `p:1: allocation_rule: "many" is none of $pe_slots, $fill_up, $round_robin`},
 		{"pes/p", "allocation_rule 0", "p:1: allocation_rule: 0 is not between 1"},
 		{"pes/p", "urgency_slots most", `p:1: urgency_slots: "most" is none of min, max, avg, or a number`},
 		{"pes/p", "start_proc_args start.sh", `p:1: start_proc_args: "start.sh" is not an absolute path`},

@@ -37,7 +37,7 @@ var peParams = []param[PE]{
 
 func setRule(_ *scope, p *PE, v string) error {
 	p.Rule = v
-	if strings.HasPrefix(v, "$") {
+	if _, err := strconv.Atoi(v); err != nil {
 		return oneOf(v, "$pe_slots", "$fill_up", "$round_robin")
 	}
 	return setInt(&p.AllocationRule, v, 1, maxSlots)
