@@ -325,24 +325,29 @@ func (r *reader) finish() *Set {
 }
 
 // shortest is how long a name is that is taken for a mistake in writing another:
-// short words are near each other without meaning the same.
+// short words are near each other without meaning the same, unless their letters are.
 const shortest = 8
 
 // misspelt warns of a knob that is neither read nor referred to, and whose name is
 // close to that of a known one.
 func (r *reader) misspelt(k *Knob) {
-	if len(k.Name) < shortest {
-		return
-	}
+	name := bare(key(k.Name))
 	var names []string
 	for i := range known {
-		if !known[i].pattern() {
+		if !known[i].pattern() && (len(k.Name) >= shortest || letters(key(known[i].Name)) == letters(name)) {
 			names = append(names, known[i].Name)
 		}
 	}
-	if meant := spell.Nearest(names, bare(key(k.Name)), 3); meant != "" {
+	if meant := spell.Nearest(names, name, 3); meant != "" {
 		r.add(Problem{File: k.place(), Line: k.Line, Text: k.told("not read by anything, did you mean " + meant + "?"), Warning: true})
 	}
+}
+
+// letters are those of a name, in order.
+func letters(name string) string {
+	b := []byte(name)
+	slices.Sort(b)
+	return string(b)
 }
 
 // told describes a mistake of the knob.
