@@ -6,10 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"paddock/execd/api"
 )
@@ -121,5 +125,42 @@ func TestDecodeWhileStopping(t *testing.T) {
 	err := in.decode(t.Context(), &api.DetailRequest{})
 	if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != api.CodeTryAgain {
 		t.Errorf("%v; want an error with the code %s", err, api.CodeTryAgain)
+	}
+}
+
+// interrupted is the connection of a request whose reading is interrupted, by a deadline that
+// is over. Net/http takes its client for gone then.
+type interrupted struct {
+	*httptest.ResponseRecorder
+	gone context.CancelFunc
+	over chan struct{}
+}
+
+func (i *interrupted) SetReadDeadline(at time.Time) error {
+	if at.Unix() == 1 {
+		i.gone()
+		close(i.over)
+	}
+	return nil
+}
+
+// Read waits for the deadline.
+func (i *interrupted) Read([]byte) (int, error) {
+	<-i.over
+	return 0, os.ErrDeadlineExceeded
+}
+
+// A client that asks then is told to ask again.
+func TestServeWhileStopping(t *testing.T) {
+	s, _ := newServer(t)
+	stopped, stop := context.WithCancel(t.Context())
+	s.Open(stopped)
+	stop()
+	ctx, gone := context.WithCancel(context.WithValue(t.Context(), peerKey{}, &unix.Ucred{Uid: uint32(os.Getuid())}))
+	defer gone()
+	c := &interrupted{httptest.NewRecorder(), gone, make(chan struct{})}
+	s.serveOne(c, httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/"+api.VerbFind, c), nil)
+	if c.Code != statusOf(api.CodeTryAgain) {
+		t.Errorf("the answer is %d; want %d", c.Code, statusOf(api.CodeTryAgain))
 	}
 }

@@ -314,10 +314,12 @@ func (s *Server) serveOne(w http.ResponseWriter, r *http.Request, refused func(*
 	_ = in.deadline(time.Now().Add(bodyPatience))
 	ctx, to := r.Context(), newPatientWriter(w)
 	reply, err := s.answer(in, r)
-	if ctx.Err() != nil {
+	e, ok := errors.AsType[*api.Error](err)
+	// Where a stop interrupts the reading of a request, the server takes its client for gone.
+	if ctx.Err() != nil && !(ok && e.Code == api.CodeTryAgain) {
 		return // the client has gone
 	}
-	if e, ok := errors.AsType[*api.Error](err); ok && e.Code == api.CodeDenied && refused != nil {
+	if ok && e.Code == api.CodeDenied && refused != nil {
 		refused(ctx.Value(peerKey{}).(*peer.Conn), e)
 	}
 	long, isLong := reply.(longReply)
