@@ -30,8 +30,7 @@ func (s *jobSet) Find(ctx context.Context, words []string, caller Caller, most i
 		_, tasks := parseTarget(word)
 		jobs, known := meant[i], again[i]
 		for _, j := range jobs {
-			all := AllTasks(j.Tasks)
-			if tasks.IsArray() && cutLen(&all, tasks) == 0 {
+			if all := AllTasks(j.Tasks); tasks.IsArray() && cutLen(&all, tasks) == 0 {
 				return nil, nil, false, api.Errorf(api.CodeRejected, "job \"%d\" task \"%s\" does not exist", j.Number, spanOf(tasks))
 			}
 			f, ok := j.found(tasks)

@@ -115,9 +115,10 @@ func (g *Group) Killed() (processes, limit int) {
 }
 
 // KilledOne reports whether the kernel has killed a process of the job at the limit of the
-// group, and none of the others: version 1 does so.
+// group, and maybe none of the others: version 1 does so. Of a group that is not watched it
+// is not known.
 func (g *Group) KilledOne() bool {
-	if g == nil || g.memory == "" {
+	if g == nil || g.events < 0 {
 		return false
 	}
 	killed, limit := g.Killed()
