@@ -223,6 +223,13 @@ func TestQconfEdit(t *testing.T) {
 			t.Errorf("%s: kept %q", script, left)
 		}
 	}
+	// Of a file that the editor has removed nothing is.
+	e.Replies(api.VerbConfigure, api.ConfigureReply{})
+	editor(t, "rm \"$1\"")
+	if got := call(t, "", "qconf", "-mp", "a/b"); got.Exit != 1 ||
+		!regexp.MustCompile(`^error: error opening file "\S+/pe-a_b" for reading: No such file or directory\nerror reading in file\n$`).MatchString(got.Err) {
+		t.Errorf("rm: %+v", got)
+	}
 	editor(t, "exit 3")
 	qtest.Want(t, qtest.Result{Exit: 1, Err: "error: editor exited with error 3\nedit failed\n"}, call(t, "", "qconf", "-mp", "x"))
 	e.Replies(api.VerbConfigure, api.Errorf(api.CodeDenied, "denied: you must be manager"))

@@ -168,7 +168,8 @@ func (c *conf) rounds(ctx context.Context, request *api.ConfigureRequest, path, 
 		}
 		request.Text, err = c.read(path)
 		if err != nil {
-			return true, err
+			_, gone := os.Lstat(path) // by an editor that has removed it
+			return gone == nil, err
 		}
 		// A new queue or host group may be added with its default values.
 		if request.Text == before && (request.Action == api.ConfigureModify || request.Kind != "queue" && request.Kind != "hostgroup") {
