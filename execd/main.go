@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,7 @@ func main() {
 	cli.FlagStringer = flagLine
 	app := &cli.App{
 		Name:            "execd",
+		Writer:          &stdout,
 		Version:         version,
 		HideHelpCommand: true,
 
@@ -110,10 +112,25 @@ func main() {
 		// cli would print the error and exit 1.
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
-	if err := app.Run(os.Args); err != nil {
+	err := app.Run(os.Args)
+	if err == nil && stdout.failed != nil {
+		err = fmt.Errorf("cannot write standard output: %w", stdout.failed)
+	}
+	if err != nil {
 		complain(err)
 		os.Exit(exitCode(err))
 	}
+}
+
+// stdout is standard output. That it cannot be written is told at the end.
+var stdout printer
+
+type printer struct{ failed error }
+
+func (p *printer) Write(b []byte) (int, error) {
+	n, err := os.Stdout.Write(b)
+	p.failed = cmp.Or(p.failed, err)
+	return n, err
 }
 
 // closeInherited closes all descriptors that execd inherits besides the standard
@@ -209,7 +226,7 @@ func run(c *cli.Context) error {
 		return cli.Exit("execd: -repair belongs to -check", exitUsage)
 	}
 	if c.Bool("check") {
-		clean, err := daemon.CheckSpool(o, c.Bool("repair"), os.Stdout)
+		clean, err := daemon.CheckSpool(o, c.Bool("repair"), &stdout)
 		if err == nil && !clean {
 			err = cli.Exit("", exitDamage)
 		}
@@ -283,10 +300,10 @@ func test(o daemon.Options) error {
 	if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
 		from += " does not exist, defaults"
 	}
-	fmt.Printf("%s: ok: queues=%d slots=%d pes=%d ckpts=%d attributes=%d userlists=%d warnings=%d\n", from, len(config.Queues), config.Slots(),
+	fmt.Fprintf(&stdout, "%s: ok: queues=%d slots=%d pes=%d ckpts=%d attributes=%d userlists=%d warnings=%d\n", from, len(config.Queues), config.Slots(),
 		len(config.PEs), len(config.Checkpoints), len(config.Complex), len(config.UserLists), len(config.Warnings))
 	if len(config.Elsewhere) > 0 {
-		fmt.Printf("queues that have not this host: %s\n", strings.Join(config.Elsewhere, " "))
+		fmt.Fprintf(&stdout, "queues that have not this host: %s\n", strings.Join(config.Elsewhere, " "))
 	}
 	return nil
 }
@@ -311,7 +328,7 @@ func startAtBoot(c *cli.Context, o daemon.Options) error {
 	defer cancel()
 	err = api.NewClient(o.Places.Socket).Call(ctx, api.VerbStatus, api.StatusRequest{}, &api.StatusReply{})
 	s := &boot.Service{
-		Program: filepath.Join(bin, "execd"), Qconf: filepath.Join(daemon.CommandDir(bin), "qconf"), Home: home, Out: os.Stdout,
+		Program: filepath.Join(bin, "execd"), Qconf: filepath.Join(daemon.CommandDir(bin), "qconf"), Home: home, Out: &stdout,
 		Running: !errors.Is(err, api.ErrUnreachable),
 	}
 	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME"} {
@@ -346,18 +363,18 @@ func status(client *api.Client, asJSON bool) error {
 	case err != nil && asJSON:
 		return cli.Exit(fmt.Sprintf("execd: %v", err), code)
 	case err != nil:
-		fmt.Printf("execd: %s: %v\n", word, err)
+		fmt.Fprintf(&stdout, "execd: %s: %v\n", word, err)
 		return cli.Exit("", code)
 	case asJSON:
 		text, err := api.Document(&reply)
 		if err == nil {
-			_, err = os.Stdout.Write(text)
+			_, err = stdout.Write(text)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot print status: %w", err)
 		}
 	default:
-		fmt.Print(statusText(&reply, time.Now()))
+		fmt.Fprint(&stdout, statusText(&reply, time.Now()))
 	}
 	if _, code = severity(reply.Problems); code != 0 {
 		return cli.Exit("", code)
@@ -436,7 +453,7 @@ func fetch(client *api.Client, words []string, renew bool) error {
 	if err := client.Call(context.Background(), api.VerbFetch, api.FetchRequest{Slots: slots, Renew: renew}, &reply); err != nil {
 		return err
 	}
-	fmt.Printf("execd: asking: slots=%d\n", reply.Slots)
+	fmt.Fprintf(&stdout, "execd: asking: slots=%d\n", reply.Slots)
 	return nil
 }
 
@@ -450,7 +467,7 @@ func vacate(client *api.Client, words []string, fast bool) error {
 	if err := client.Call(context.Background(), api.VerbVacate, api.VacateRequest{Slots: slots, Fast: fast}, &reply); err != nil {
 		return err
 	}
-	fmt.Printf("execd: vacating: slots=%d\n", reply.Vacated)
+	fmt.Fprintf(&stdout, "execd: vacating: slots=%d\n", reply.Vacated)
 	return nil
 }
 
@@ -485,12 +502,12 @@ func drain(client *api.Client, on bool, speed string, wait bool) error {
 		case err != nil:
 			return err
 		case !on:
-			fmt.Println("execd: starts jobs")
+			fmt.Fprintln(&stdout, "execd: starts jobs")
 			return nil
 		case reply.Drain == nil:
 			return errors.New("cannot wait: jobs are started again")
 		case !req.Wait:
-			fmt.Printf("execd: running=%d%s%s\n", reply.Running, transferring(reply.Transferring), drained(reply.Drain))
+			fmt.Fprintf(&stdout, "execd: running=%d%s%s\n", reply.Running, transferring(reply.Transferring), drained(reply.Drain))
 		}
 		if !wait || reply.Running+reply.Transferring == 0 {
 			return nil

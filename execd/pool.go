@@ -57,13 +57,13 @@ func pool(dir, verb string, words []string) error {
 		}
 		text, err := p.Issue(name, roles)
 		if err == nil {
-			_, err = os.Stdout.Write(text)
+			_, err = stdout.Write(text)
 		}
 		return err
 	case "revoke":
 		n, err := p.Revoke(name)
 		if err == nil {
-			fmt.Printf("%s: revoked: certificates=%d; the other hosts of the pool need this file\n", filepath.Join(dir, "peers"), n)
+			fmt.Fprintf(&stdout, "%s: revoked: certificates=%d; the other hosts of the pool need this file\n", filepath.Join(dir, "peers"), n)
 		}
 		return err
 	}
@@ -71,13 +71,13 @@ func pool(dir, verb string, words []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%-32s  %-24s  %-14s  %s\n", "SERIAL", "HOST", "ROLES", "UNTIL")
+	fmt.Fprintf(&stdout, "%-32s  %-24s  %-14s  %s\n", "SERIAL", "HOST", "ROLES", "UNTIL")
 	for _, c := range list {
 		state := c.Until.Local().Format(time.DateOnly)
 		if c.Revoked {
 			state = "revoked"
 		}
-		fmt.Printf("%-32s  %-24s  %-14s  %s\n", c.Serial, c.Name, c.Roles, state)
+		fmt.Fprintf(&stdout, "%-32s  %-24s  %-14s  %s\n", c.Serial, c.Name, c.Roles, state)
 	}
 	return nil
 }
@@ -97,6 +97,6 @@ func newPool(dir, name string, roles peer.Role) error {
 	if err := peer.NewPool(dir, name, roles); err != nil {
 		return err
 	}
-	fmt.Printf("%s: made: host=%s roles=%v\n", filepath.Join(dir, "pool"), name, roles)
+	fmt.Fprintf(&stdout, "%s: made: host=%s roles=%v\n", filepath.Join(dir, "pool"), name, roles)
 	return nil
 }
