@@ -316,7 +316,7 @@ func (s *Server) serveOne(w http.ResponseWriter, r *http.Request, refused func(*
 	reply, err := s.answer(in, r)
 	e, ok := errors.AsType[*api.Error](err)
 	// Where a stop interrupts the reading of a request, the server takes its client for gone.
-	if ctx.Err() != nil && !(ok && e.Code == api.CodeTryAgain) {
+	if ctx.Err() != nil && (!ok || e.Code != api.CodeTryAgain) {
 		return // the client has gone
 	}
 	if ok && e.Code == api.CodeDenied && refused != nil {

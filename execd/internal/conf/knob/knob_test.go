@@ -230,8 +230,8 @@ func TestProblems(t *testing.T) {
 		{"FETCH_OWNERS = ann, lab*, [bob\nSTARTD.CLAIM_USERS = [a,b]\n", []string{
 			`/etc/hooks.conf:1: FETCH_OWNERS: "[bob" is no pattern`, `/etc/hooks.conf:2: STARTD.CLAIM_USERS: "[a" is no pattern`,
 		}},
-		{"STRAT = false\nSTATE = x\nRATS = 1\nSTARTD.RNAK = 2", []string{
-			"/etc/hooks.conf:4: STARTD.RNAK: not read by anything, did you mean RANK?", "/etc/hooks.conf:1: STRAT: not read by anything, did you mean START?",
+		{"KLIL = false\nSTATE = x\nBANK = 1\nSTARTD.RNAK = 2", []string{
+			"/etc/hooks.conf:1: KLIL: not read by anything, did you mean KILL?", "/etc/hooks.conf:4: STARTD.RNAK: not read by anything, did you mean RANK?",
 		}},
 		{"NUM_SLOTS = 3", []string{`/etc/hooks.conf:1: NUM_SLOTS: has no effect here: slots are those of the queues`}},
 	} {
