@@ -25,12 +25,11 @@ func (s *jobSet) Find(ctx context.Context, words []string, caller Caller, most i
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	whole = true
-	listed := map[toldOf]bool{}
 	for i, word := range words {
 		_, tasks := parseTarget(word)
 		jobs, known := meant[i], again[i]
 		for _, j := range jobs {
-			if all := AllTasks(j.Tasks); tasks.IsArray() && cutLen(&all, tasks) == 0 {
+			if j.lacks(tasks) {
 				return nil, nil, false, api.Errorf(api.CodeRejected, "job \"%d\" task \"%s\" does not exist", j.Number, spanOf(tasks))
 			}
 			f, ok := j.found(tasks)
@@ -38,11 +37,9 @@ func (s *jobSet) Find(ctx context.Context, words []string, caller Caller, most i
 				continue
 			}
 			known = true
-			key := toldOf{j, tasks}
-			if listed[key] { // by number and by name
+			if !q.first(toldOf{j, tasks, true}) {
 				continue
 			}
-			listed[key] = true
 			if len(found) == most {
 				return nil, nil, false, api.Errorf(api.CodeRejected, "more than %d jobs are too many to wait for at once", most)
 			}
@@ -71,6 +68,15 @@ func (s *jobSet) Youngest(word string, caller Caller) (*Job, api.Tasks) {
 		return nil, tasks
 	}
 	return jobs[len(jobs)-1], tasks
+}
+
+// lacks reports whether tasks are named of which the job never had one.
+func (j *Job) lacks(tasks api.Tasks) bool {
+	if !tasks.IsArray() {
+		return false
+	}
+	all := AllTasks(j.Tasks)
+	return cutLen(&all, tasks) == 0
 }
 
 // found counts the tasks of a job; false: it has none of those.

@@ -49,8 +49,7 @@ func (s *Store) meanings(r *api.SubmitRequest, fields []api.Field, uid int) []me
 		for _, word := range words {
 			found, meant, _ := q.find(word, api.Tasks{})
 			for _, j := range found {
-				if number := (toldOf{j, api.Tasks{First: -1}}); !q.told[number] { // by number too
-					q.told[number] = true
+				if q.first(toldOf{j, api.Tasks{}, true}) {
 					m.jobs, m.words = append(m.jobs, j), append(m.words, word)
 				}
 			}

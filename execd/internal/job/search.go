@@ -25,10 +25,19 @@ type search struct {
 	told map[toldOf]bool
 }
 
-// toldOf is a job with the tasks of it that a word has named.
+// toldOf is a job with the tasks of it that a name or a pattern has named, or, anyhow, any
+// word: a number as well.
 type toldOf struct {
-	job   *Job
-	tasks api.Tasks
+	job    *Job
+	tasks  api.Tasks
+	anyhow bool
+}
+
+// first reports whether a job is told of for the first time, and notes that it is.
+func (q *search) first(key toldOf) bool {
+	known := q.told[key]
+	q.told[key] = true
+	return !known
 }
 
 // search returns a search of all jobs that keep keeps.
@@ -58,8 +67,7 @@ func (q *search) find(word string, tasks api.Tasks) (found []*Job, meant bool, e
 			continue // it is over meanwhile
 		}
 		meant = true
-		if key := (toldOf{j, tasks}); !q.told[key] {
-			q.told[key] = true
+		if q.first(toldOf{j, tasks, false}) {
 			found = append(found, j)
 		}
 	}
@@ -122,8 +130,7 @@ func (s *jobSet) Meant(ctx context.Context, words []string) (jobs []*Job, missin
 			missing = append(missing, word)
 		}
 		for _, j := range found {
-			if key := (toldOf{j, api.Tasks{First: -1}}); !q.told[key] { // by number too
-				q.told[key] = true
+			if q.first(toldOf{j, api.Tasks{}, true}) {
 				jobs = append(jobs, j)
 			}
 		}

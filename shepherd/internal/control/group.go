@@ -118,11 +118,11 @@ func (g *Group) Killed() (processes, limit int) {
 // group, and maybe none of the others: version 1 does so. Of a group that is not watched it
 // is not known.
 func (g *Group) KilledOne() bool {
-	if g == nil || g.events < 0 {
+	if g == nil || g.events < 0 || g.ranOut() == 0 {
 		return false
 	}
-	killed, limit := g.Killed()
-	return killed > 0 && limit > 0
+	killed, _ := g.Killed()
+	return killed > 0
 }
 
 // ranOut returns how often the memory of a group of version 1 ran out; of one

@@ -292,7 +292,7 @@ func (p *parent) closeJob() {
 // assess looks at why the job ended: a limit of its own time, or an exit code by
 // which it asks for something.
 func (p *parent) assess() {
-	if p.job.Leaf.KilledOne() && !p.job.status.Signaled() {
+	if !p.job.status.Signaled() && p.job.Leaf.KilledOne() {
 		// The rest of it was over before checkMemory could kill it, whatever it made of that.
 		p.log.Line("the job is out of memory")
 		p.job.status = syscall.WaitStatus(unix.SIGKILL)
