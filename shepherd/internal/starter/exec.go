@@ -179,9 +179,6 @@ func emptyMask() {
 
 // setPriority sets the nice value of a process, 0 is this one.
 func setPriority(pid, nice int) error {
-	if nice == 0 {
-		return nil
-	}
 	return raw(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, uintptr(pid), uintptr(nice))
 }
 

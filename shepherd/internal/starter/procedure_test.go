@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // view is what a program says of itself, one fact a line.
@@ -165,6 +167,17 @@ func TestOpenedAsOwner(t *testing.T) {
 	}
 	r.refused(Order{Kind: Prolog, Name: "prolog", User: "root", Argv: []string{path}}, 26,
 		`error: can't open output file "`+r.base+`/out/o": Permission denied`)
+}
+
+// TestPriority has a shepherd that is nice itself run what the queue has no nice value for.
+func TestPriority(t *testing.T) {
+	r := newRig(t)
+	r.set("stdout_path="+r.base+"/out", "merge_stderr=1", "priority=0")
+	r.before = func() error { return unix.Setpriority(unix.PRIO_PROCESS, 0, 5) }
+	r.ran(Order{Kind: Prolog, Name: "prolog", Argv: []string{r.script(view)}})
+	if got := r.read("out/test.o1"); !strings.Contains(got, "\nnice 0\n") {
+		t.Errorf("got %q; want the nice value of the queue, not of who started the shepherd", got)
+	}
 }
 
 // TestSmallLimits gives procedures less than Go takes at its start: from the
