@@ -32,6 +32,9 @@ GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 FUZZTIME   = 100000x
 # FUZZLIMIT is the seconds after which a slow target is interrupted; 0 is never.
 FUZZLIMIT  = 0
+# FUZZBUILD has what an input reaches guide the next ones. It builds every package, also those of others, once more, which
+# a run of few inputs does not repay.
+FUZZBUILD  = -fuzz .
 # GOTEST is go test with a log that ends with what has failed.
 GOTEST = $(GO) run ./test/report
 
@@ -42,11 +45,12 @@ BENCHFLAGS =
 # The programs that are installed.
 PROGRAMS = ./execd ./shepherd ./execd/transfer ./qsub ./qsub/qweb ./qrsh/session ./hooks/postgres
 
-# UNIT is the packages whose tests need neither binaries nor another program. They run
-# under the race detector with -short, which leaves out what has no concurrency. Most
-# tests of PARENT run the real shepherd, which is built without the race detector.
+# UNIT is the packages that have to do with more than one goroutine, in the code or in tests, and whose tests need neither
+# binaries nor another program. They run under the race detector with -short, which leaves out what has no concurrency.
+# Most tests of PARENT run the real shepherd, which is built without the race detector.
 PARENT = ./shepherd/internal/parent
-UNIT   = $$($(GO) list ./... | grep -v -e '/test/' -e '$(patsubst ./%,/%,$(PARENT))$$')
+UNIT   = $$(grep -rlE --include='*.go' '"sync["/]|^\s*go |<-|\.Parallel\(|errgroup' . | xargs -n 1 dirname | sort -u | \
+         grep -v -e '^\./test/' -e '^\./packaging/' -e '^$(PARENT)$$')
 
 # NEED_... is what a target needs beside Go, as COMMAND=PACKAGE. The target installs it.
 NEED_TEST     = perl=perl-base useradd=passwd mkfs.xfs=xfsprogs setpriv=util-linux mount=mount getent=libc-bin curl=curl vi=vim-tiny \
@@ -182,7 +186,7 @@ race:
 	CGO_ENABLED=1 $(GOTEST) -race -short -vet=off -timeout 15m -run '^TestFaultAtEveryWrite$$' $(PARENT)
 
 fuzz:
-	test/fuzz $(FUZZTIME) $(FUZZLIMIT)
+	test/fuzz $(FUZZTIME) $(FUZZLIMIT) '$(FUZZBUILD)'
 
 fmt:
 	$(GO) run $(GOLANGCI_LINT) fmt

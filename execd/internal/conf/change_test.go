@@ -353,6 +353,9 @@ func everything(t *testing.T, c *Config) map[string]string {
 // files and on those that have one of a kind: whatever it is about, everything
 // else prints as before, also when execd starts again.
 func TestFirstEdit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it has no concurrency")
+	}
 	t.Parallel() // it reads the configuration some thousand times
 	states := map[string]string{
 		"": "", "queues/x.q": "qname x.q\nslots 1\nuser_lists NONE\n", "queues/all.q": "slots 3,[gehost=4]\n", "pes/mpi": "slots 4\n", "pes/smp": "slots 4\n",

@@ -447,6 +447,9 @@ func TestReader(t *testing.T) {
 // A reader that goes on at Offset misses nothing and reads nothing twice, at
 // whatever byte the log ended before.
 func TestOffset(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it has no concurrency")
+	}
 	var log []byte
 	for i, e := range events {
 		log = Append(log, event(e.body), Form(i%3), Times{ISO: i%2 == 0})
