@@ -280,8 +280,8 @@ packages-test:
 soak:
 	test/need $(NEED_VM) $(NEED_ENGINE) ip=iproute2
 	test/vm/vm setup
-	PADDOCK_SOAK=1 $(GOTEST) -count=1 -vet=off -run '^TestPassIsQuick$$' ./execd/internal/schedule
-	[ "$(SOAK_SCALE)" != 1 ] || PADDOCK_SOAK=1 $(GOTEST) -count=1 -vet=off -timeout 30m -run 'Step$$|^TestMany$$' ./execd/internal/sandbox/worker ./execd/internal/daemon ./execd/transfer
+	PADDOCK_SOAK=1 $(GOTEST) -count=1 -vet=off -run '^Test(PassIsQuick|RandomDays)$$' ./execd/internal/schedule
+	[ "$(SOAK_SCALE)" != 1 ] || PADDOCK_SOAK=1 $(GOTEST) -count=1 -vet=off -timeout 30m -run 'Step$$|^TestMany$$|^TestDepth' ./execd/internal/sandbox/worker ./execd/internal/daemon ./execd/transfer
 	$(GOTEST) -count=1 -timeout 60m -v ./test/soak -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 	PADDOCK_VM=1 $(GOTEST) -count=1 -timeout 90m -v -run '^TestPowerCuts' ./test/vm -scale $(SOAK_SCALE) -seed $(SOAK_SEED)
 

@@ -11,6 +11,7 @@ import (
 
 	"paddock/execd/api"
 	"paddock/execd/internal/conf"
+	"paddock/test/harness"
 )
 
 // A game plays a random day on a random host, and keeps its own books by what
@@ -380,9 +381,12 @@ func (g *game) again(exhausted bool) {
 }
 
 func TestRandomDays(t *testing.T) {
-	days := 300
-	if testing.Short() {
+	days := 100
+	switch {
+	case testing.Short():
 		days = 30
+	case harness.Soak:
+		days = 300
 	}
 	for day := range days {
 		t.Run(fmt.Sprint(day), func(t *testing.T) {
