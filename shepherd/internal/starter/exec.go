@@ -66,7 +66,7 @@ func (s *starter) exec(cmd Command) *Failure {
 	s.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0)
 	s.tell(kindExec)
 	s.call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, s.room(8), 0, 8)
-	s.add(doExec, paths, argv, envp, s.path("/bin/sh"), shArgv)
+	s.add(doExec, paths, argv, envp, s.path("/bin/sh"), shArgv, s.room(interpreterSize))
 	s.or(s.notExecuted(), line, " failed: ")
 	return nil
 }

@@ -172,7 +172,9 @@ func (a *area) execute() {
 		case doDigits:
 			a.digits(args[1], args[0], 10)
 		case doExec:
-			a.fail(s, a.exec(&args), 0, 0)
+			errno, r = a.exec(&args)
+			r, k = a.interpreter(r, args[5])
+			a.fail(s, errno, r, k)
 		case doFail:
 			a.fail(s, unix.Errno(args[0]), args[1], args[2])
 		case doExit:
@@ -276,18 +278,19 @@ func (a *area) digits(to, v, base uintptr) uintptr {
 	return n
 }
 
-// exec executes a program, see doExec. It returns why it cannot.
+// exec executes a program, see doExec. It returns why it cannot, and the path of what
+// could be executed itself, 0 for none.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (a *area) exec(args *[6]uintptr) unix.Errno {
+func (a *area) exec(args *[6]uintptr) (errno unix.Errno, script uintptr) {
 	var path uintptr
-	errno := unix.ENOENT
+	errno = unix.ENOENT
 	for at := args[0]; ; at += wordSize {
 		path = *(*uintptr)(a.at(at))
 		if path == 0 {
-			return errno
+			return errno, script
 		}
 		e := execve(path, args[1], args[2])
 		if e == unix.ENOEXEC {
@@ -296,14 +299,69 @@ func (a *area) exec(args *[6]uintptr) unix.Errno {
 		}
 		// A directory that has it not, or may not be searched, is passed by; what
 		// is found and may not be run is remembered, as execvp does.
-		if e == unix.ENOENT || e == unix.ENOTDIR {
-			continue
+		if e != unix.ENOENT && e != unix.ENOTDIR && e != unix.EACCES {
+			return e, 0
 		}
-		errno = e
-		if e != unix.EACCES {
-			return errno
+		_, _, no := syscall.RawSyscall(unix.SYS_FACCESSAT, atCwd, path, unix.X_OK)
+		if no == 0 {
+			script = path
+		}
+		if no == 0 || e == unix.EACCES {
+			errno = e
 		}
 	}
+}
+
+// What the text of a failure has of a script, and room for that and for as much of the
+// script as the kernel reads.
+const (
+	badInterpreter  = "bad interpreter "
+	interpreterSize = uintptr(len(badInterpreter)) + 256 + 2
+)
+
+// interpreter makes a text of the interpreter that the first line of a script names: by
+// the kernel's error number alone nobody knows that the script is not what is missing.
+// It has room at an address. The length is 0 if the file is no such script, or cannot be
+// read by its user.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (a *area) interpreter(script, room uintptr) (text, n uintptr) {
+	const prefix = uintptr(len(badInterpreter))
+	if script == 0 {
+		return 0, 0
+	}
+	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, atCwd, script, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0, 0, 0)
+	if errno != 0 {
+		return 0, 0
+	}
+	at := room + prefix
+	size, _, errno := syscall.RawSyscall(unix.SYS_READ, fd, at, interpreterSize-prefix-2)
+	if errno != 0 || size < 2 || *(*byte)(a.at(at)) != '#' || *(*byte)(a.at(at + 1)) != '!' {
+		return 0, 0
+	}
+	end := at + size
+	at += 2
+	for at < end && (*(*byte)(a.at(at)) == ' ' || *(*byte)(a.at(at)) == '\t') {
+		at++
+	}
+	text = at - prefix
+	for k := range prefix {
+		*(*byte)(a.at(text + k)) = badInterpreter[k]
+	}
+	for ; at < end; at++ {
+		c := (*byte)(a.at(at))
+		if *c == ' ' || *c == '\t' || *c == '\n' || *c == 0 {
+			break
+		}
+		if *c < ' ' || *c == 0x7f { // a carriage return, as a rule
+			*c = '?'
+		}
+	}
+	*(*byte)(a.at(at)) = ':'
+	*(*byte)(a.at(at + 1)) = ' '
+	return text, at + 2 - text
 }
 
 // execve tries a program. One that somebody is still writing is tried again: a

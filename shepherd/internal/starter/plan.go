@@ -106,7 +106,7 @@ const (
 	doText                 // add b bytes at a to the text
 	doNumber               // add a to the text, in base b; if that is 0, as a limit
 	doDigits               // the digits of a, and a NUL byte, are at b
-	doExec                 // execute the first that can be of the paths at a, with arguments b and environment c; a script without an interpreter line by the shell d with arguments e, the second of which is its path
+	doExec                 // execute the first that can be of the paths at a, with arguments b and environment c; a script without an interpreter line by the shell d with arguments e, the second of which is its path; at f is room for its interpreter
 	doFail                 // fail with error number a, and with c bytes at b behind the text
 	doExit                 // end with status a
 )

@@ -183,7 +183,7 @@ func TestFailing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.add(doExec, list, list, p.room(wordSize), p.path("/bin/sh"), p.room(2*wordSize))
+			p.add(doExec, list, list, p.room(wordSize), p.path("/bin/sh"), p.room(2*wordSize), p.room(interpreterSize))
 			p.fails(fail, 27, 0, true, "exec: ")
 		}, Failure{27, "exec: Permission denied", 0}},
 	} {

@@ -208,10 +208,22 @@ func TestSmallLimits(t *testing.T) {
 func TestProcedureRefused(t *testing.T) {
 	r := newRig(t)
 	data := r.file("data", "", 0o644)
+	script := func(name, first string, mode os.FileMode) (path, cannot string) {
+		path = r.file(name, first, mode)
+		return path, `execvlp(` + path + `, "` + path + `") failed: `
+	}
+	gone, cannotGone := script("gone", "#! \t/no/such -x\ntrue\n", 0o755)
+	dos, cannotDos := script("dos", "#!/bin/sh\r\n", 0o755)
+	closed, cannotClosed := script("closed", "#!"+data, 0o755)
+	itself, cannotItself := script("itself", "#!/no/such\n", 0o644)
 	for _, c := range []struct {
 		o    Order
 		text string
 	}{
+		{Order{User: "root", Argv: []string{gone}}, cannotGone + "bad interpreter /no/such: No such file or directory"},
+		{Order{User: "site", Argv: []string{dos}}, cannotDos + "bad interpreter /bin/sh?: No such file or directory"},
+		{Order{User: "root", Argv: []string{closed}}, cannotClosed + "bad interpreter " + data + ": Permission denied"},
+		{Order{User: "root", Argv: []string{itself}}, cannotItself + "Permission denied"},
 		{Order{User: "nobody-here", Argv: []string{"/bin/true"}}, `can't get passwd entry for user "nobody-here"`},
 		{Order{Argv: []string{"/no/such"}}, `unable to find epilog file "/no/such"`},
 		{Order{Argv: []string{data}}, `epilog file "` + data + `" is not executable`},
