@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
+	"unicode"
+
+	"golang.org/x/text/width"
 
 	"paddock/execd/api"
 )
@@ -29,14 +31,48 @@ func Elapsed(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", n/86400, n/3600%24)
 }
 
-// Column pads or cuts text to a width.
-func Column(text string, width int) string {
-	text = api.Visible(text)
-	n := utf8.RuneCountInString(text)
-	if n > width {
-		return string([]rune(text)[:width])
+// Width returns how many cells of a terminal a text has.
+func Width(text string) int {
+	n := 0
+	for _, r := range text {
+		n += cells(r)
 	}
-	return text + strings.Repeat(" ", width-n)
+	return n
+}
+
+// Cut returns as much of a text as has room in so many cells.
+func Cut(text string, most int) string {
+	for i, r := range text {
+		if most -= cells(r); most < 0 {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+// cells returns how many cells a character has: two are those of East Asia, and none what
+// is written over the one before it.
+func cells(r rune) int {
+	if r < firstMark {
+		return 1
+	}
+	if unicode.In(r, unicode.Mn, unicode.Me) {
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+// firstMark is the first character that may have another number of cells than one.
+const firstMark = 0x300
+
+// Column pads or cuts text to a width.
+func Column(text string, most int) string {
+	text = Cut(api.Visible(text), most)
+	return text + strings.Repeat(" ", most-Width(text))
 }
 
 // longestCell bounds the width of a column, except the last one.
@@ -48,7 +84,7 @@ func Table(w io.Writer, rows [][]string, numbers ...string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], min(utf8.RuneCountInString(api.Visible(cell)), longestCell))
+			widths[i] = max(widths[i], min(Width(api.Visible(cell)), longestCell))
 		}
 	}
 	total := len(widths) - 1

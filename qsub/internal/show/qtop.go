@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"paddock/execd/api"
 	"paddock/qsub/internal/argument"
@@ -243,7 +242,7 @@ func queueName(j *api.TopJob) string {
 func (t *top) layout(columns int) topLayout {
 	l := topLayout{job: 9, owner: 8, name: 10, queue: topQueue}
 	need, queue := l, topQueue
-	wide := func(text string) int { return utf8.RuneCountInString(api.Visible(text)) }
+	wide := func(text string) int { return output.Width(api.Visible(text)) }
 	for i := range t.reply.Jobs {
 		j := &t.reply.Jobs[i]
 		need = topLayout{max(need.job, wide(topID(j))), max(need.owner, wide(j.Owner)), max(need.name, wide(j.Name)), 0}
@@ -342,11 +341,11 @@ func topID(j *api.TopJob) string {
 
 // cut cuts text to a width; a text that was cut ends with a plus sign.
 func cut(text string, width int) string {
-	r := []rune(api.Visible(text))
-	if len(r) <= width {
-		return string(r)
+	text = api.Visible(text)
+	if output.Width(text) <= width {
+		return text
 	}
-	return string(r[:width-1]) + "+"
+	return output.Cut(text, width-1) + "+"
 }
 
 // sizeText returns a number of bytes in at most six columns.

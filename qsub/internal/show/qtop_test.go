@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/output"
 )
 
 func topJob(job int, tasks, queue string, cpu, rss float64) api.TopJob {
@@ -140,6 +141,27 @@ func TestTopLayout(t *testing.T) {
 		}
 		if at := strings.Index(l.header(), "STATE"); at != l.state() || want[at] != 'r' {
 			t.Errorf("%d columns: the state begins at %d; want %d", columns, at, l.state())
+		}
+	}
+}
+
+// Names that have two cells a character leave every column where it is, and the state its colour.
+func TestTopWide(t *testing.T) {
+	j := topJob(1, "", "all.q@h", 50, 1<<30)
+	j.Owner, j.Name = "日本語日本語", "分子動力学計算"
+	s := &top{view: &topView{by: byCPU}, rates: rates{}}
+	s.take(&api.TopReply{Host: "h", Jobs: []api.TopJob{j}}, nil, time.Unix(1100, 0))
+	for columns, want := range map[int]string{
+		80:  "        1 日本語+  分子動力学 r         1   50.0   1.0G   2.0G  1m41s all.q",
+		200: "        1 日本語日本語 分子動力学計算 r         1   50.0   1.0G   2.0G  1m41s all.q",
+	} {
+		l := s.layout(columns)
+		row := s.rows(l)[0]
+		if row != want || output.Width(row[:strings.Index(row, " r ")+1]) != l.state() {
+			t.Errorf("%d columns: %q; want %q, and the state at %d", columns, row, want, l.state())
+		}
+		if got, want := colourState(row, l.state()), strings.Replace(row, " r ", " "+output.Colour(output.StateColour("r"), "r")+" ", 1); got != want {
+			t.Errorf("%d columns: %q; want %q", columns, got, want)
 		}
 	}
 }

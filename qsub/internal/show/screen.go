@@ -307,17 +307,17 @@ func (u *topScreen) draw() {
 	u.view.first = max(min(u.view.first, len(rows)-room), 0)
 	lines := append(u.summary(), "")
 	for _, row := range append([]string{header}, rows[u.view.first:min(u.view.first+room, len(rows))]...) {
-		lines = append(lines, clip(row, columns))
+		lines = append(lines, output.Cut(row, columns))
 	}
 	for i := range 3 {
-		lines[i] = clip(lines[i], columns)
+		lines[i] = output.Cut(lines[i], columns)
 	}
 	if u.wrong != "" {
-		lines[3] = clip(api.Visible(u.wrong), columns)
+		lines[3] = output.Cut(api.Visible(u.wrong), columns)
 	}
 	if output.Coloured(u.screen.to) {
 		lines[0] = output.Colour(output.Bold, lines[0])
-		lines[4] = output.Colour(output.Invert, lines[4]+strings.Repeat(" ", max(columns-utf8.RuneCountInString(lines[4]), 0)))
+		lines[4] = output.Colour(output.Invert, lines[4]+strings.Repeat(" ", max(columns-output.Width(lines[4]), 0)))
 		for i := 5; i < len(lines) && !u.view.chart; i++ {
 			lines[i] = colourState(lines[i], l.state())
 		}
@@ -329,27 +329,18 @@ func (u *topScreen) draw() {
 	if u.typing {
 		bottom = "users, separated by commas; none for all: " + u.typed + "_"
 	}
-	u.screen.draw(lines, clip(bottom, columns-1))
+	u.screen.draw(lines, output.Cut(bottom, columns-1))
 }
 
 // colourState colours the state, which begins at a column of the row.
 func colourState(row string, at int) string {
-	r := []rune(row)
-	if len(r) < at+5 {
-		return row
-	}
-	state := strings.TrimRight(string(r[at:at+5]), " ")
+	before := output.Cut(row, at)
+	state := strings.TrimRight(output.Cut(row[len(before):], 5), " ")
 	code := output.StateColour(state)
 	if code == "" {
 		return row
 	}
-	return string(r[:at]) + output.Colour(code, state) + string(r[at+len([]rune(state)):])
-}
-
-// clip cuts a line to the width of the terminal.
-func clip(line string, columns int) string {
-	r := []rune(line)
-	return string(r[:max(min(len(r), columns), 0)])
+	return before + output.Colour(code, state) + row[len(before)+len(state):]
 }
 
 // press handles a key. It reports whether execd is to be asked at once, and
