@@ -90,6 +90,8 @@ func run(c *cli.Context) error {
 		return cli.Exit("-port and -socket exclude each other; see qweb -help", exitUsage)
 	case c.Int("port") < 0 || c.Int("port") > 65535:
 		return cli.Exit(fmt.Sprintf("%d is no port", c.Int("port")), exitUsage)
+	case c.Duration("idle") < 0:
+		return cli.Exit(fmt.Sprintf("%v is no time", c.Duration("idle")), exitUsage)
 	}
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -127,7 +129,9 @@ func run(c *cli.Context) error {
 			return fmt.Errorf("cannot make a token: %w", err)
 		}
 		g.token = hex.EncodeToString(secret)
-		fmt.Printf("http://127.0.0.1:%s/#%s\n", port, g.token)
+		if _, err := fmt.Printf("http://127.0.0.1:%s/#%s\n", port, g.token); err != nil {
+			return fmt.Errorf("cannot write standard output: %w", err) // nobody would know the token
+		}
 	}
 	return serve(ctx, l, g, s.hub, idle)
 }

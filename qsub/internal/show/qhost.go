@@ -249,6 +249,9 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 		return showPeers(ctx, inv, asJSON, asXML)
 	}
 	if slots.set {
+		if asXML {
+			return command.Failf("error: there is no XML of slots: use -json")
+		}
 		if slots.client = inv.Client; len(hosts) > 1 {
 			return command.Failf("error: the slots of one host are shown at a time")
 		} else if len(hosts) == 1 {

@@ -360,6 +360,9 @@ func TestXMLAndJSON(t *testing.T) {
 	for command, prefix := range map[string]string{"qstat": "", "qhost": "error: "} {
 		qtest.Want(t, qtest.Result{Exit: 1, Err: prefix + "options -json and -xml exclude each other\n"}, call(t, "", command, "-json", "-xml"))
 	}
+	for _, of := range []string{"-slots", "-slotad"} {
+		qtest.Want(t, qtest.Result{Exit: 1, Err: "error: there is no XML of slots: use -json\n"}, call(t, "", "qhost", "-xml", of))
+	}
 }
 
 func TestReasonNumber(t *testing.T) {
