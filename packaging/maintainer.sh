@@ -3,6 +3,7 @@
 # One in /usr/local is not what is installed here.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 unit=paddock-execd.service
+web=paddock-web.service # runs where an administrator wants it
 
 say() {
   echo "paddock: $*" >&2
@@ -51,6 +52,7 @@ renew() {
   elif ! "$@" try-restart $unit; then
     say "execd did not start again, see \`systemctl status $unit\`; jobs go on running"
   fi
+  "$@" try-restart $web || say "the page did not start again, see \`systemctl status $web\`"
 }
 
 # left says what goes on when execd is no more.

@@ -534,7 +534,7 @@ func TestRPM(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant\n%s", what, got, want)
 		}
 	}
-	const unit = "paddock-execd.service"
+	const unit, web = "paddock-execd.service", "paddock-web.service"
 	const prepared = "systemd-sysusers paddock.conf\nsystemd-tmpfiles --create paddock.conf\n"
 
 	_, called := rpm("-i", old.postgres.rpm)
@@ -554,7 +554,7 @@ func TestRPM(t *testing.T) {
 		t.Fatal(err)
 	}
 	output, called := rpm("-U", later.rpm)
-	is("upgrade with a mistake", called, prepared+"systemctl daemon-reload\nsystemctl is-active --quiet "+unit+"\nsystemctl daemon-reload\n")
+	is("upgrade with a mistake", called, prepared+"systemctl daemon-reload\nsystemctl is-active --quiet "+unit+"\nsystemctl try-restart "+web+"\nsystemctl daemon-reload\n")
 	if !strings.Contains(output, "all.q:1:") || !strings.Contains(output, "the old one goes on running") {
 		t.Errorf("an upgrade with a mistake in the configuration says\n%s", output)
 	}
@@ -565,13 +565,13 @@ func TestRPM(t *testing.T) {
 		t.Fatal(err)
 	}
 	output, called = rpm("-U", "--force", later.rpm)
-	is("upgrade", called, prepared+"systemctl daemon-reload\nsystemctl is-active --quiet "+unit+"\nsystemctl try-restart "+unit+"\nsystemctl daemon-reload\n")
+	is("upgrade", called, prepared+"systemctl daemon-reload\nsystemctl is-active --quiet "+unit+"\nsystemctl try-restart "+unit+"\nsystemctl try-restart "+web+"\nsystemctl daemon-reload\n")
 	is("words of the upgrade", output, "")
 
 	_, called = rpm("-e", "paddock-postgres")
 	is("removal of paddock-postgres", called, "")
 	output, called = rpm("-e", "paddock")
-	is("removal", called, "systemctl disable --now "+unit+"\nsystemctl daemon-reload\n")
+	is("removal", called, "systemctl disable --now "+web+" "+unit+"\nsystemctl daemon-reload\n")
 	is("words of the removal", output, "")
 	for _, path := range []string{
 		"etc/paddock", "usr/lib/paddock", "usr/share/doc/paddock", "usr/share/licenses/paddock", "var/lib/paddock", "var/spool/paddock",
@@ -678,6 +678,7 @@ kill -0 $job
 
 # It is found again, and ended by who insists.
 dpkg -i new.deb
+ln -s /usr/lib/systemd/system/paddock-web.service /etc/systemd/system/multi-user.target.wants/
 start
 user qstat -s r | grep sleep
 PADDOCK_FORCE=1 dpkg --purge paddock
