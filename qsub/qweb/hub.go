@@ -45,7 +45,7 @@ type hub struct {
 	anew    context.CancelFunc   // ends the question that waits, so that all is told anew
 	fresh   bool                 // somebody has come who knows nothing
 	since   time.Time            // when the last viewer went; zero: there are some
-	status  []byte               // the last message about the host
+	status  []byte               // the last message about the host, for who comes; nil: nobody looks
 }
 
 func newHub(client *api.Client) *hub {
@@ -82,7 +82,7 @@ func (h *hub) leave(c chan []byte) {
 	}
 	if len(h.viewers) == 0 && h.stop != nil {
 		h.stop()
-		h.stop, h.since = nil, time.Now()
+		h.stop, h.since, h.status = nil, time.Now(), nil
 	}
 }
 

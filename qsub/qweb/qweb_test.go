@@ -282,6 +282,9 @@ func TestLive(t *testing.T) {
 	if f.site.hub.idle().IsZero() {
 		t.Error("somebody is said to look")
 	}
+	if f.site.hub.status != nil {
+		t.Error("who comes next is told how the host was when the last one went")
+	}
 	look()()
 	f.site.hub.asking.Wait()
 }

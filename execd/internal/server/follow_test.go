@@ -166,7 +166,7 @@ func TestTop(t *testing.T) {
 	if r.Host != "h" || r.Pending != 3 || r.Held != 1 || r.Running != 0 || len(r.Jobs) != 2 || r.Jobs[0].Tasks != "1-3:1" || r.Jobs[1].State != "hqw" || r.Jobs[0].Usage != nil {
 		t.Errorf("top = %+v", r)
 	}
-	if r := ask[api.TopReply](t, c, api.VerbTop, api.TopRequest{Users: []string{"nobody-else"}}); len(r.Jobs) != 0 || r.Pending != 3 {
+	if r := ask[api.TopReply](t, c, api.VerbTop, api.TopRequest{Users: []string{"nobody-else"}}); r.Jobs == nil || len(r.Jobs) != 0 || r.Pending != 3 {
 		t.Errorf("top of another = %+v", r)
 	}
 }

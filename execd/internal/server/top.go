@@ -111,6 +111,7 @@ func (s *Server) top(_ context.Context, c job.Caller, req *api.TopRequest) (api.
 		Host: s.Host, Slots: s.Config().Slots(), Drain: s.drained(), Pilot: s.Config().Pilot(),
 		Running: tally.Running, Suspended: tally.Suspended, Pending: tally.Pending, Held: tally.Held, InError: tally.Errored,
 		Sending: tally.Sending, Stuck: tally.Stuck, Failed: tally.Failed,
+		Jobs: []api.TopJob{}, // an empty list in JSON, and not null
 	}
 	for _, q := range s.Queue.Status() {
 		reply.Used += q.Used

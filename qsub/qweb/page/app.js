@@ -56,9 +56,10 @@ function take(m) {
 function takeTimeline(t) {
   if (t.whole) state.runs.clear();
   for (const r of t.runs || []) { state.runs.delete(keyOf(r)); state.runs.set(keyOf(r), r); }
-  for (const [key, r] of state.runs) {
+  for (const [key, r] of state.runs) { // in the order of what was heard last of each
+    if (!r.over) continue;
     if (state.runs.size <= MOST_RUNS && ended(r, t.now) > t.now - DAY) break;
-    if (r.over) state.runs.delete(key); else break;
+    state.runs.delete(key);
   }
   state.queues = t.queues;
   chart.take([...state.runs.values()], t.queues, t.now);
