@@ -190,6 +190,8 @@ const (
 	// KeyEndSignal is the number of the signal by which execd asks the job to end; none:
 	// SIGTERM.
 	KeyEndSignal = ownPrefix + "end_signal"
+	// KeyMigrates is execd's: 1 if it has the job migrate instead of stopping it.
+	KeyMigrates = ownPrefix + "migrates"
 
 	// KeySession is the path of qrsh-session: the job is interactive, and its
 	// streams are a client's. KeySessionGrace is how many seconds a client that is

@@ -25,7 +25,7 @@ func Known(key string) bool {
 		KeyDefaultDomain, KeyForbidReschedule, KeyForbidApperror, KeyInheritEnv, KeyQueue, KeyHost, KeyJobID, KeyTaskID,
 		KeySGERoot, KeySGECell, KeyUsageCollection, KeyEnableSystemd, KeySystemdSlice, KeySystemdScope, KeyDevicesAllow,
 		KeyBindingInstance, KeyBindingToUse, KeyBindingCPUSet, KeyReconnectTimeout, KeyTLS, KeyFormat, KeyUID, KeyGID,
-		KeyGroups, KeyHome, KeyRun, KeyArgs, KeySRT, KeyHRT, KeyTrace, KeyEndSignal, KeyPrivateTmp, KeyScratchLimit,
+		KeyGroups, KeyHome, KeyRun, KeyArgs, KeySRT, KeyHRT, KeyTrace, KeyEndSignal, KeyMigrates, KeyPrivateTmp, KeyScratchLimit,
 		KeyScratchProject, KeyScratchTmpfs, KeySession, KeySessionGrace, KeySessionLost, KeySessionNotes, KeySessionDaemon, KeyCgroup, KeyCgroupFreezer,
 		KeyCgroupMemory, KeyCgroupPids, KeyCgroupCPU, KeyCgroupCPUAcct, KeyCgroupDevices, KeyDevices, KeyVmem, KeyForeign, KeyForeignSRT,
 		KeyForeignHRT:

@@ -305,6 +305,9 @@ func (l *Launcher) config(o *Order) (*spool.Config, []byte, error) {
 	if o.EndSignal != 0 {
 		c.number(spool.KeyEndSignal, int(o.EndSignal))
 	}
+	if o.Migrates() {
+		c.flag(spool.KeyMigrates, true)
+	}
 	o.scratch.record(c)
 	soft, hard := spool.KeySRT, spool.KeyHRT
 	if l.Foreign() {
@@ -407,9 +410,15 @@ func (w *writer) checkpoint(o *Order) {
 	w.seconds("ckpt_interval", o.checkpointInterval())
 }
 
-// CheckpointWhen returns the letters that say when a job is checkpointed, and
+// Migrates reports whether the job migrates instead of being stopped.
+func (o *Order) Migrates() bool {
+	letters, _ := o.checkpointWhen()
+	return strings.Contains(letters, "x")
+}
+
+// checkpointWhen returns the letters that say when a job is checkpointed, and
 // the interval of -c (checkpoint(5)).
-func (o *Order) CheckpointWhen() (letters string, interval time.Duration) {
+func (o *Order) checkpointWhen() (letters string, interval time.Duration) {
 	if o.Ckpt == nil {
 		return "", 0
 	}
@@ -426,7 +435,7 @@ func (o *Order) CheckpointWhen() (letters string, interval time.Duration) {
 
 // checkpointInterval is the time between two checkpoints; 0: none at times.
 func (o *Order) checkpointInterval() time.Duration {
-	letters, interval := o.CheckpointWhen()
+	letters, interval := o.checkpointWhen()
 	if !strings.Contains(letters, "m") {
 		return 0
 	}

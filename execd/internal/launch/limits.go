@@ -50,7 +50,7 @@ func (r *Runs) TimeLimits(run spool.RunID) (TimeLimits, error) {
 }
 
 // Steered returns what the shepherd of a run was told last, STOP or CONT, and
-// whether the job migrates instead of being stopped.
+// whether the job migrates instead of being stopped, as of when it started.
 func (r *Runs) Steered(run spool.RunID) (stopped, migrates bool) {
 	d := r.Root.Active(run.ID())
 	signals, err := d.Signals()
@@ -59,14 +59,18 @@ func (r *Runs) Steered(run spool.RunID) (stopped, migrates bool) {
 	}
 	for _, s := range signals {
 		switch syscall.Signal(s.Signal) {
-		case syscall.SIGSTOP:
+		case syscall.SIGSTOP, syscall.SIGTTOU:
 			stopped = true
 		case syscall.SIGCONT:
 			stopped = false
-		case syscall.SIGTTOU:
-			stopped, migrates = true, true
 		}
 	}
+	c, err := d.Config()
+	if err != nil {
+		r.Log.Warn(fmt.Sprintf("job %v: cannot see whether it migrates: %v", run.ID(), err))
+		return stopped, false
+	}
+	_, migrates = c.Lookup(spool.KeyMigrates)
 	return stopped, migrates
 }
 

@@ -363,8 +363,7 @@ func (r *Runner) order(l *life) (*launch.Order, error) {
 	}
 	o, err := r.Order(l.task, request)
 	if err == nil {
-		when, _ := o.CheckpointWhen()
-		l.migrates = strings.Contains(when, "x")
+		l.migrates = o.Migrates()
 	}
 	return o, err
 }
