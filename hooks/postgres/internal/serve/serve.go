@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// holdLimit is how long a question waits for work: a little less than FETCH_WORK may take.
+	// holdLimit is after how long a question is answered that finds no work: a little less than FETCH_WORK may take.
 	holdLimit = 55 * time.Second
 	// poll is how often the database is asked without being woken up, more or less by a third: a wake-up that is
 	// sent before it is known that this host waits does not come.
@@ -184,6 +184,8 @@ func (s *server) fetch(ctx context.Context, input []byte) ([]byte, error) {
 	if err != nil || slot.Busy() {
 		return nil, err
 	}
+	limit := time.NewTimer(holdLimit)
+	defer limit.Stop()
 	work, err := s.engine.Claim(ctx, slot)
 	switch {
 	case err != nil && ctx.Err() == nil:
@@ -198,8 +200,6 @@ func (s *server) fetch(ctx context.Context, input []byte) ([]byte, error) {
 	s.mu.Unlock()
 	s.poke() // announce has it looked for once more when the database knows that it waits
 	s.changed.Give()
-	limit := time.NewTimer(holdLimit)
-	defer limit.Stop()
 	select {
 	case work = <-q.work:
 		return work, nil
