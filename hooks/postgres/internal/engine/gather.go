@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"sync"
 )
 
@@ -12,7 +11,7 @@ const mostTogether = 32
 // gather asks the database questions, one call at a time: those that come while one is under way wait, and are asked in the
 // next call together, so that what a call and its commit cost is shared by the more of them the busier the database is.
 type gather[Q, A any] struct {
-	// call answers all questions, or none. It has answerWithin.
+	// call answers all questions, each by the answer in its place, or none. It has answerWithin.
 	call func(ctx context.Context, questions []Q) ([]A, error)
 	turn chan struct{} // capacity 1: has something while a call is under way
 
@@ -66,11 +65,16 @@ func (g *gather[Q, A]) next() {
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
 	answers, err := g.call(ctx, questions)
-	if err == nil && len(answers) != n {
-		err = fmt.Errorf("%d answers to %d questions", len(answers), n)
-	}
 	for i, a := range list {
-		if a.err = err; err == nil {
+		switch {
+		case err != nil && n > 1: // one that has none is not to leave the others without
+			var own []A
+			if own, a.err = g.call(ctx, questions[i:i+1]); a.err == nil {
+				a.answer = own[0]
+			}
+		case err != nil:
+			a.err = err
+		default:
 			a.answer = answers[i]
 		}
 		close(a.done)
