@@ -44,11 +44,20 @@ func (e *Engine) Bye(ctx context.Context) { _ = e.db.bye(ctx) }
 
 // Tick has the database do what is due, until the context ends. Of all hosts one does it at a time.
 func (e *Engine) Tick(ctx context.Context) {
+	said := "" // what was wrong the last time, and need not be said again
 	for {
 		pause, err := e.db.tick(ctx)
+		problem := ""
 		if err != nil {
-			pause = 5 * time.Second // calls of hooks tell of a database that is away
+			pause = 5 * time.Second
+			if !transient(err) { // calls of hooks tell of a database that is away
+				problem = err.Error()
+			}
 		}
+		if problem != "" && problem != said {
+			e.log("cannot do what is due in the database: " + problem)
+		}
+		said = problem
 		// What was reported may be due before what was known of.
 		soon := time.NewTimer(min(pause, tickPause))
 		select {
