@@ -401,6 +401,26 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
+// TestMonths has partitions be made by who is east of who has made the first ones, and ends be kept for longer than there have
+// been months.
+func TestMonths(t *testing.T) {
+	d := newDatabase(t)
+	h, super := d.fake("h"), d.as("postgres")
+	d.tool("boss", "queue", "default", "keep=1000 years")
+	if out, err := d.command("boss", "queue", "default", "keep=10000 years").CombinedOutput(); err == nil {
+		t.Errorf("ends are kept from before the first year on: %s", out)
+	}
+	bounds := "select string_agg(pg_get_expr(c.relpartbound, c.oid), ' ' order by c.relname) from pg_class c where c.relname ~ '^done_[0-9]'"
+	before := value(t, super, bounds)
+	must(t, exec1(super, "drop table paddock.done_"+value(t, super, "select to_char(date_trunc('month', now()) + interval '1 month', 'YYYYMM')")))
+	must(t, exec1(super, "update paddock.meta set ticked = '-infinity'"))
+	must(t, exec1(h.c, "set timezone = 'Pacific/Kiritimati'"))
+	value(t, h.c, "select paddock.tick()")
+	if after := value(t, super, bounds); after != before {
+		t.Errorf("the months were %s and are %s", before, after)
+	}
+}
+
 // TestClaimByOldStatistics has a claim take one job also where the database believes that only one waits, and plans as for
 // that.
 func TestClaimByOldStatistics(t *testing.T) {

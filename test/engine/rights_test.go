@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -216,5 +217,50 @@ func TestOwner(t *testing.T) {
 	}
 	if err := exec1(d.as("boss"), "select paddock.submit('Cmd = 1', owner => 'root')"); err == nil {
 		t.Error("a job of root's was taken")
+	}
+}
+
+// TestTransactionLeftOpen has a submitter keep what he may lock, and what all logins may: what is due is done for others.
+func TestTransactionLeftOpen(t *testing.T) {
+	d := newDatabase(t)
+	super, h, ann := d.as("postgres"), d.fake("h"), d.as("ann")
+	lost := d.add("ann", ad+"\n\n"+ad)
+	waits := d.add("ann", ad, "-after-ok", strconv.FormatInt(lost[1], 10))[0]
+	d.tool("ann", "alter", "-attempts", "5", strconv.FormatInt(waits, 10))
+	must(t, exec1(super, "update paddock.job set once = true where id = $1", lost[1])) // with it ends what needs it
+	other := d.add("bob", ad)[0]
+	later := d.add("ann", ad, "-after", "1h")[0]
+	for i := range 3 {
+		job, gen := h.claim(strconv.Itoa(i))
+		value(t, h.c, "select paddock.accept($1, $2, 'h')", job, gen)
+	}
+	must(t, exec1(super, "update paddock.waiting set run_after = now()"))
+	d.untilAt("clock_timestamp() - grace - interval '1 s'")
+	must(t, exec1(super, "update paddock.meta set ticked = '-infinity'"))
+	must(t, exec1(super, "drop table paddock.done_"+value(t, super, "select to_char(now() at time zone 'UTC', 'YYYYMM')")))
+
+	// The numbers of the locks that programs could agree on.
+	must(t, exec1(ann, "select pg_advisory_lock(n) from generate_series(7263001, 7263009) n"))
+	must(t, exec1(ann, "begin"))
+	for _, id := range []int64{lost[0], waits, later} {
+		value(t, ann, "select what from paddock.hold(array[$1::bigint])", id)
+	}
+	value(t, ann, "select count(*) from paddock.status(1)") // and reads all partitions
+
+	ms, err := strconv.Atoi(value(t, h.c, "select paddock.tick()"))
+	if err != nil || ms < 500 {
+		t.Errorf("the next tick is due after %d ms: %v", ms, err)
+	}
+	if got := value(t, super, "select string_agg(job::text, ' ' order by job) from paddock.lease"); got != fmt.Sprint(lost[0], lost[1]) {
+		t.Errorf("the jobs %q have a lease; that of job %d was lost", got, other)
+	}
+	must(t, exec1(ann, "rollback"))
+	must(t, exec1(super, "update paddock.meta set ticked = '-infinity', expires = '-infinity'"))
+	value(t, h.c, "select paddock.tick()")
+	if got := value(t, super, "select count(*) || ' ' || (select count(*) from paddock.waiting) from paddock.lease"); got != "0 0" {
+		t.Errorf("leases and jobs that wait for their time: %s", got)
+	}
+	if got := value(t, super, "select outcome from paddock.done where id = $1", waits); got != "cancelled" {
+		t.Errorf("what needs a job that was lost is %q", got)
 	}
 }

@@ -119,6 +119,30 @@ func TestRun(t *testing.T) {
 	await(t, super, "0", "select count(*) from paddock.job where state = 'queued'")
 }
 
+// TestLockedJob has a submitter keep a job of his locked when its run ends: the ends of others are heard, and that one as soon as
+// he lets go, in spite of its lease.
+func TestLockedJob(t *testing.T) {
+	d := newDatabase(t)
+	super, ann := d.as("postgres"), d.as("ann")
+	h := newHost(t, d, "one", 1)
+	end := filepath.Join(h.base, "end")
+	must(t, syscall.Mkfifo(end, 0o600))
+	id := d.add("ann", "Cmd = \"/bin/cat\"\nArguments = \""+end+"\"")[0]
+	await(t, super, "1", "select count(*) from paddock.lease where accepted")
+	must(t, exec1(ann, "begin"))
+	must(t, exec1(ann, "select paddock.await(array[$1::bigint])", id))
+	must(t, os.WriteFile(end, nil, 0o600))
+	await(t, super, "exit", "select word from paddock.told where job = $1", id)
+	other := d.add("bob", ad)[0]
+	await(t, super, "ok", "select outcome from paddock.done where id = $1", other)
+	must(t, exec1(ann, "commit"))
+	d.untilAt("clock_timestamp() - grace - interval '1 s'")
+	await(t, super, "ok 0", "select outcome || ' ' || evictions from paddock.done where id = $1", id)
+	if got := value(t, super, "select count(*) from paddock.told"); got != "0" {
+		t.Errorf("%s ends are told still", got)
+	}
+}
+
 func vacate(t *testing.T, h *host) {
 	t.Helper()
 	out, err := h.execd("-vacate", "-dev", h.o.Dir, "1", "2")

@@ -246,8 +246,19 @@ func (d *db) renew(ctx context.Context, r run) (word string, err error) {
 
 // report returns the runs that are not this host's any more.
 func (d *db) report(ctx context.Context, runs []run, words, results []string) (stale []run, err error) {
+	stale, err = d.reportBy(ctx, "report_many", runs, words, results)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == lockNotAvailable {
+		return d.reportBy(ctx, "report_late", runs, words, results)
+	}
+	return stale, err
+}
+
+// lockNotAvailable is the code of a call that has met what somebody keeps locked.
+const lockNotAvailable = "55P03"
+
+func (d *db) reportBy(ctx context.Context, function string, runs []run, words, results []string) (stale []run, err error) {
 	jobs, gens, hosts := columns(runs)
-	rows, err := d.pool.Query(ctx, "select job, gen from paddock.report_many($1, $2, $3, $4, $5) where answer = 'stale'", jobs, gens, hosts, words, results)
+	rows, err := d.pool.Query(ctx, "select job, gen from paddock."+function+"($1, $2, $3, $4, $5) where answer = 'stale'", jobs, gens, hosts, words, results)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ create table queue (
     max_evictions smallint not null default 20 check (max_evictions between 0 and 10000),
     max_refusals  smallint not null default 20 check (max_refusals between 1 and 1000),
     backoff       interval not null default '60 s' check (backoff between '0 s' and '1 day'),
-    keep          interval not null default '90 days' check (keep > '0 s')
+    keep          interval not null default '90 days' check (keep > '0 s' and keep <= '1000 years') -- a time before the first year is none
 );
 insert into queue (name) values ('default');
 
@@ -97,6 +97,9 @@ create table lease (
     until       timestamptz not null -- not in an index, so that a renewal is a small write
 ) with (fillfactor = 50);
 create index on lease (host, slot, gen) where not accepted;
+
+-- Ends of runs that were told while somebody kept the job locked: they count as soon as it is not. Their leases do not end before.
+create table told (job bigint, gen bigint, word text not null, result jsonb not null, primary key (job, gen));
 
 create table depend (
     job     bigint,
@@ -947,6 +950,30 @@ begin
     end loop;
 end $$;
 
+-- report_late is report_many when some job, or one that ends with it, is locked, maybe for as long as its owner likes: what cannot
+-- be done now is left to tick.
+create function report_late(jobs bigint[], gens bigint[], hosts text[], words text[], results text[])
+    returns table (job bigint, gen bigint, answer text) language plpgsql as $$
+#variable_conflict use_column
+declare
+    r record;
+begin
+    for r in select * from unnest(jobs, gens, hosts, words, results) with ordinality u(job, gen, host, word, result, n) order by job, gen, n loop
+        job := r.job;
+        gen := r.gen;
+        begin
+            answer := report(r.job, r.gen, r.host, r.word, r.result::jsonb);
+        exception when lock_not_available then
+            insert into told (job, gen, word, result)
+            select o.job, o.gen, r.word, r.result::jsonb from lease o
+            where o.job = r.job and o.gen = r.gen and o.host = r.host and o.login = session_user
+            on conflict do nothing;
+            answer := 'later';
+        end;
+        return next;
+    end loop;
+end $$;
+
 -- A statement that makes work ready wakes up hosts that wait for it: none while all are busy.
 create function wake() returns trigger language plpgsql as $$
 begin
@@ -978,7 +1005,8 @@ begin
     execute format('alter table %I attach partition %I for values from (%L) to (%L)', parent, name, month, upto);
 end $$;
 
-create procedure partitions() language plpgsql as $$
+-- Months are those of UTC, whatever the time zone of who calls: two of different zones would overlap.
+create procedure partitions() language plpgsql set timezone = 'UTC' as $$
 declare
     month date := date_trunc('month', clock_timestamp());
 begin
@@ -990,16 +1018,29 @@ end $$;
 -- Made a month before they are needed, they are in nobody's way.
 call partitions();
 
--- tick does it, and returns the milliseconds after which there may be something again.
+-- alone reports whether nobody else has the lock of a table, and takes it until the transaction ends. An advisory lock
+-- could be taken by everybody who may connect.
+create function alone(what regclass) returns boolean language plpgsql as $$
+begin
+    execute format('lock table %s in share update exclusive mode nowait', what);
+    return true;
+exception when lock_not_available then
+    return false;
+end $$;
+
+-- tick does it, and returns the milliseconds after which there may be something again. It waits for nobody who
+-- keeps a transaction open.
 create function tick() returns integer language plpgsql as $$
 declare
     j    job;
     l    lease;
+    t    record;
     part record;
     ends timestamptz := (select m.expires from meta m);
     due  timestamptz;
+    moved boolean; -- something was due
 begin
-    if not pg_try_advisory_xact_lock(7263001) then
+    if not alone('meta') then
         return 1000;
     end if;
     -- What was to wait has waited.
@@ -1008,34 +1049,58 @@ begin
         order by o.run_after limit 1000 for update skip locked),
     gone as (delete from waiting w using due d where w.id = d.id returning d.class, d.rank, d.id)
     insert into ready (class, rank, id) select gone.class, gone.rank, gone.id from gone;
+    moved := found;
+    for t in select o.job, o.gen, o.word, o.result, x.host from told o join lease x using (job, gen) join job k on k.id = o.job
+        order by o.job limit 1000 for update of k skip locked
+    loop
+        begin
+            update lease o set login = session_user where o.job = t.job; -- it was asked whose it is when the end was told
+            perform report(t.job, t.gen, t.host, t.word, t.result);
+            delete from told o where o.job = t.job and o.gen = t.gen;
+        exception when lock_not_available then
+            null; -- it still is
+        end;
+    end loop;
     -- Hosts that did not renew are lost, and what they had has ended by now. All leases are read only when one may be over:
     -- one that is new, or that begins with its acceptance, lasts for 10 s at least.
     if ends < clock_timestamp() then
-        for l in select * from lease o where o.until + o.grace < clock_timestamp() order by o.job limit 1000 loop
-            select * into j from job o where o.id = l.job for update;
-            delete from lease o where o.job = l.job and o.gen = l.gen and o.until + o.grace < clock_timestamp() returning o.* into l;
-            continue when not found;
-            call note('lost', l.job, l.gen, l.host, l.slot);
-            call evicted(j, l, format('%s did not renew its lease', l.host), true, null);
+        for l in select o.* from lease o join job k on k.id = o.job where o.until + o.grace < clock_timestamp()
+            and not exists (select from told d where d.job = o.job and d.gen = o.gen) order by o.job limit 1000 for update of k skip locked
+        loop
+            begin
+                select * into j from job o where o.id = l.job;
+                delete from lease o where o.job = l.job and o.gen = l.gen and o.until + o.grace < clock_timestamp() returning o.* into l;
+                continue when not found;
+                call note('lost', l.job, l.gen, l.host, l.slot);
+                call evicted(j, l, format('%s did not renew its lease', l.host), true, null);
+            exception when lock_not_available then
+                null; -- somebody has a job that ends with it
+            end;
         end loop;
-        update meta set expires = least((select min(o.until + o.grace) from lease o), clock_timestamp() + interval '10 s')
+        update meta set expires = greatest(least((select min(o.until + o.grace) from lease o), clock_timestamp() + interval '10 s'),
+            clock_timestamp() + interval '1 s') -- those of which somebody has the job are looked at again
             returning expires into ends;
     end if;
     if (select ticked from meta) < clock_timestamp() - interval '10 minutes' then
         update meta set ticked = clock_timestamp();
-        call partitions();
-        for part in
-            select c.oid::regclass as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
-            where i.inhparent in ('done'::regclass, 'event'::regclass) and c.relname ~ '_[0-9]{6}$'
-                and to_date(right(c.relname, 6), 'YYYYMM') + interval '1 month' < clock_timestamp() - (select max(keep) from queue)
-        loop
-            execute format('drop table %s', part.name);
-        end loop;
+        begin
+            call partitions();
+            for part in
+                select c.oid::regclass as name from pg_inherits i join pg_class c on c.oid = i.inhrelid
+                where i.inhparent in ('done'::regclass, 'event'::regclass) and c.relname ~ '_[0-9]{6}$'
+                    and to_date(right(c.relname, 6), 'YYYYMM') + interval '1 month' < clock_timestamp() - (select max(keep) from queue)
+            loop
+                execute format('drop table %s', part.name);
+            end loop;
+        exception when others then -- who reads them keeps them: all else is done now, and this in ten minutes
+            raise warning 'partitions of paddock: %', sqlerrm;
+        end;
         delete from host where seen < clock_timestamp() - interval '1 day';
     end if;
     update host set idle = false where idle and seen < clock_timestamp() - interval '5 minutes';
     select least(min(w.run_after), ends, clock_timestamp() + interval '10 s') into due from waiting w;
-    return greatest(ceil(extract(epoch from due - clock_timestamp()) * 1000), 10);
+    -- What is due and was not done is somebody's at the moment.
+    return greatest(ceil(extract(epoch from due - clock_timestamp()) * 1000), case when moved or due > clock_timestamp() then 10 else 1000 end);
 end $$;
 
 -------------------------------------------------------------------------------------------
@@ -1101,7 +1166,7 @@ begin
             execute format('grant execute on function %s to paddock_read', f.name);
         end if;
         if f.proname in ('about', 'hello', 'idle', 'bye', 'classes', 'claim', 'claim_many', 'accept', 'accept_many', 'refuse', 'renew',
-            'evict', 'report', 'report_many', 'tick') then
+            'evict', 'report', 'report_many', 'report_late', 'tick') then
             execute format('grant execute on function %s to paddock_host', f.name);
         end if;
         if f.proname in ('set_queue', 'prune', 'tick') then

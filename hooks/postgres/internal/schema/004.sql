@@ -39,7 +39,7 @@ alter function tick() rename to tick_queues;
 create function tick() returns integer language plpgsql as $$
 #variable_conflict use_column
 begin
-    if pg_try_advisory_xact_lock(7263003) and exists (select from spent) then
+    if exists (select from spent) and alone('spent') then
         with gone as (delete from spent returning *)
         insert into share as s (queue, owner, used)
         select g.queue, g.owner, sum(g.used) from gone g join queue q on q.name = g.queue group by g.queue, g.owner
@@ -230,5 +230,12 @@ begin
     loop
         execute format('alter function %s set enable_seqscan = off', f.name);
         execute format('alter function %s set jit = off', f.name);
+    end loop;
+    -- Who keeps a transaction open in which he has changed a job of his, or prune or set_queue, does not keep a host from what it
+    -- does for others: the call fails, and is made again. Nor do these keep all others waiting because of him.
+    for f in select p.oid::regprocedure as name, p.proname from pg_proc p where p.pronamespace = 'paddock'::regnamespace
+        and p.proname in ('accept', 'refuse', 'renew', 'evict', 'report', 'tick', 'prune', 'set_queue')
+    loop
+        execute format('alter function %s set lock_timeout = %L', f.name, case when f.proname in ('prune', 'set_queue') then '1 s' else '100 ms' end);
     end loop;
 end $$;
