@@ -145,7 +145,7 @@ func (c *Config) set(name, value string) error {
 	return nil
 }
 
-var password = regexp.MustCompile(`(?i)(^|\s)password\s*=|://[^/@]*:[^/@]*@`)
+var password = regexp.MustCompile(`(?i)(^|[\s?&])password\s*=|://[^/@]*:[^/@]*@`)
 
 // CheckConnection refuses a connection string with a password, which does not belong where everybody who looks
 // at processes or at this file reads it.

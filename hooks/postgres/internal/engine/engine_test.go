@@ -26,6 +26,7 @@ func TestReadConfig(t *testing.T) {
 		"listen maybe":               ":1: listen \"maybe\": neither on nor off",
 		"renew":                      ":1: renew needs a command",
 		"connection postgres://u:p@": ": the connection has a password",
+		"connection postgres:///d?sslmode=disable&password=p": ": the connection has a password",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
