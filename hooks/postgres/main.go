@@ -25,8 +25,6 @@ var version = "dev" // set by the linker
 var hooks = []string{"FETCH_WORK", "REPLY_FETCH", "RENEW_CLAIM", "EVICT_CLAIM", "REPORT_WORK"}
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	args := os.Args[1:]
 	config := ""
 	if len(args) >= 2 && args[0] == "-config" {
@@ -40,12 +38,17 @@ func main() {
 	}
 	switch {
 	case len(args) > 0 && args[0] == "serve":
-		os.Exit(resident(ctx, config))
+		os.Exit(resident(config))
 	case len(args) > 0 && slices.Contains(hooks, args[0]):
-		os.Exit(once(ctx, config, args))
+		os.Exit(once(config, args))
 	default:
-		os.Exit(people.Main(ctx, args, version))
+		os.Exit(people.Main(context.Background(), args, version))
 	}
+}
+
+// untilTold returns a context that ends when the program is told to.
+func untilTold() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 }
 
 func log(text string) { fmt.Fprintln(os.Stderr, "paddock-pg: "+text) }
@@ -59,7 +62,9 @@ func start(config string) (*engine.Engine, error) {
 }
 
 // once answers one call of a hook.
-func once(ctx context.Context, config string, args []string) int {
+func once(config string, args []string) int {
+	ctx, stop := untilTold()
+	defer stop()
 	e, err := start(config)
 	if err != nil {
 		log(err.Error())
@@ -85,7 +90,9 @@ func once(ctx context.Context, config string, args []string) int {
 }
 
 // resident is the hook server.
-func resident(ctx context.Context, config string) int {
+func resident(config string) int {
+	ctx, stop := untilTold()
+	defer stop()
 	e, err := start(config)
 	if err != nil {
 		log(err.Error())

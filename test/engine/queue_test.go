@@ -644,6 +644,13 @@ func TestClasses(t *testing.T) {
 	}
 	d.tool("boss", "prune")
 	d.add("ann", ad+"\nRequestCpus = 77\n")
+	for _, options := range []string{"-attempts -1", "-attempts 1001", "-p 10001"} {
+		cmd := d.command("ann", append([]string{"add"}, strings.Fields(options)...)...)
+		cmd.Stdin = strings.NewReader(ad)
+		if out, err := cmd.CombinedOutput(); err == nil || strings.Contains(string(out), "constraint") {
+			t.Errorf("add %s: %v: %s", options, err, out)
+		}
+	}
 	for _, bad := range []string{"Cmd", "= 1", "Foo = 1", "Cmd = 1\nRequestCpus = 1 + 1", "Cmd = 1\nRequestMemory = -1", "Cmd = 1\n2x = 1"} {
 		if err := exec1(d.as("ann"), "select paddock.submit($1)", bad); err == nil {
 			t.Errorf("%q was taken", bad)
@@ -686,7 +693,7 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// TestWait has somebody wait for jobs: their ends are told, and no others.
+// TestWait has somebody wait for jobs, also when his connection is cut: their ends are told, and no others, and what has failed counts.
 func TestWait(t *testing.T) {
 	d := newDatabase(t)
 	super := d.as("postgres")
@@ -697,9 +704,14 @@ func TestWait(t *testing.T) {
 	must(t, exec1(d.as("bob"), "select paddock.await($1)", ids))
 
 	cmd := d.command("ann", "wait", fmt.Sprint(ids[0]), fmt.Sprint(ids[2]))
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
 	must(t, cmd.Start())
+	const waits = "from pg_stat_activity where datname = current_database() and usename = 'ann' and query like '%paddock.status%'"
+	await(t, super, "1", "select count(*) "+waits)
+	cut := value(t, super, "select pid "+waits)
+	must(t, exec1(super, "select pg_terminate_backend("+cut+")"))
+	await(t, super, "1", "select count(*) "+waits+" and pid <> "+cut)
 	await(t, super, fmt.Sprint(ids[0], ids[2]), "select string_agg(id::text, ' ' order by id) from paddock.job where awaited")
 	h := d.fake("h")
 	want := []string{fmt.Sprint(ids[2]), fmt.Sprint(ids[0])}
@@ -709,11 +721,11 @@ func TestWait(t *testing.T) {
 		if job != id {
 			t.Fatalf("job %d was given; want %d", job, id)
 		}
-		h.ends(job, gen, "exit", `{"ExitCode": `+fmt.Sprint(map[bool]int{true: 3}[id == ids[2]])+`}`)
+		h.ends(job, gen, "exit", `{"ExitCode": `+fmt.Sprint(map[bool]int{true: 3}[id == ids[0]])+`}`)
 	}
 	err := cmd.Wait()
-	if got := fmt.Sprintf("job %d: ok\njob %d: dead\n", ids[0], ids[2]); out.String() != got || cmd.ProcessState.ExitCode() != 3 {
-		t.Errorf("wait: %v, and says %q; want %q", err, out.String(), got)
+	if got := fmt.Sprintf("job %d: dead\njob %d: ok\n", ids[0], ids[2]); out.String() != got || cmd.ProcessState.ExitCode() != 3 {
+		t.Errorf("wait: %v, and says %q; want %q, and status 3: %s", err, out.String(), got, errs.String())
 	}
 	must(t, exec1(super, "select pg_notify('paddock_over', 'last')"))
 	for _, want := range append(want, "last") {

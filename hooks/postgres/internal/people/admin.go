@@ -2,6 +2,7 @@ package people
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,7 +14,7 @@ import (
 func (s *session) initialize(args []string) error {
 	flags := s.flags("init")
 	printOnly := flags.Bool("n", false, "print the SQL, as a script of psql, and do nothing")
-	if err := s.parse(flags, args); err != nil {
+	if err := s.alone(flags, args); err != nil {
 		return err
 	}
 	if *printOnly {
@@ -24,7 +25,7 @@ func (s *session) initialize(args []string) error {
 }
 
 func (s *session) migrate(args []string) error {
-	if err := s.parse(s.flags("migrate"), args); err != nil {
+	if err := s.alone(s.flags("migrate"), args); err != nil {
 		return err
 	}
 	return s.bring("migrate")
@@ -132,17 +133,20 @@ func (s *session) share(args []string) error {
 
 func (s *session) prune(args []string) error {
 	flags := s.flags("prune")
-	older := flags.Duration("older", 0, "those that ended `TIME` ago, as 720h; else as their queue says")
-	if err := s.parse(flags, args); err != nil {
+	var age *time.Duration
+	flags.Func("older", "those that ended `TIME` ago, as 720h; else as their queue says", func(text string) error {
+		d, err := time.ParseDuration(text)
+		if age = &d; err == nil && d < 0 {
+			err = errors.New("it is in the future")
+		}
+		return err
+	})
+	if err := s.alone(flags, args); err != nil {
 		return err
 	}
 	db, err := s.db()
 	if err != nil {
 		return err
-	}
-	var age *time.Duration
-	if *older > 0 {
-		age = older
 	}
 	var jobs, classes int64
 	if err := db.QueryRow(s.ctx, "select jobs, classes from paddock.prune($1)", age).Scan(&jobs, &classes); err != nil {

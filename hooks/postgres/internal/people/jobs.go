@@ -261,15 +261,25 @@ func (s *session) release(args []string) error { return s.each("rls", args) }
 
 func (s *session) alter(args []string) error {
 	flags := s.flags("alter")
-	priority := flags.String("p", "", "`PRIORITY`, -10000 to 10000")
+	var priority, attempts *int
+	number := func(to **int) func(string) error {
+		return func(text string) error {
+			n, err := strconv.Atoi(text)
+			if *to = &n; err != nil {
+				return errors.New("not a whole number")
+			}
+			return nil
+		}
+	}
+	flags.Func("p", "`PRIORITY`, -10000 to 10000", number(&priority))
 	after := flags.String("after", "", "not before `TIME`; 0s: at once")
-	attempts := flags.String("attempts", "", "`TIMES` that it may fail")
+	flags.Func("attempts", "`TIMES` that it may fail, 1 to 1000", number(&attempts))
 	batch := flags.String("batch", "", "the `NAME` of its batch")
 	numbers, err := s.numbers(flags, args)
 	if err != nil {
 		return err
 	}
-	if *priority+*after+*attempts+*batch == "" {
+	if priority == nil && attempts == nil && *after+*batch == "" {
 		return usagef("what is to be changed?")
 	}
 	when, err := moment(*after)
@@ -277,8 +287,8 @@ func (s *session) alter(args []string) error {
 		return err
 	}
 	return s.one(numbers, func(id int64) (string, []any) {
-		return "select paddock.alter($1, priority => nullif($2, '')::integer, after => $3, max_attempts => nullif($4, '')::integer, batch => nullif($5, ''))",
-			[]any{id, *priority, when, *attempts, *batch}
+		return "select paddock.alter($1, priority => $2, after => $3, max_attempts => $4, batch => nullif($5, ''))",
+			[]any{id, priority, when, attempts, *batch}
 	})
 }
 
@@ -323,45 +333,77 @@ func (s *session) wait(args []string) error {
 	if err != nil {
 		return err
 	}
-	db, err := s.db()
-	if err != nil {
-		return err
-	}
-	// In this order: what ends from here on is told.
-	if _, err := db.Exec(s.ctx, "listen paddock_over"); err != nil {
-		return err
-	}
-	if _, err := db.Exec(s.ctx, "select paddock.await($1)", numbers); err != nil {
+	if err := s.awaits(numbers); err != nil {
 		return err
 	}
 	status := 0
 	for _, id := range numbers {
-		for {
-			var state string
-			var outcome, reason *string
-			var code, signal *int
-			err := db.QueryRow(s.ctx, "select state, outcome, exit_code, signal, reason from paddock.status($1)", id).
-				Scan(&state, &outcome, &code, &signal, &reason)
-			if errors.Is(err, pgx.ErrNoRows) {
-				return fmt.Errorf("there is no job %d", id)
+		end, err := s.end(id)
+		for pause := time.Second; err != nil && s.away(err); pause = min(2*pause, 10*time.Second) {
+			// What runs goes on meanwhile.
+			fmt.Fprintf(s.errs, "paddock-pg: the database is away, and is tried again in %v: %v\n", pause, err)
+			s.close()
+			time.Sleep(pause)
+			if err = s.awaits(numbers); err == nil {
+				end, err = s.end(id)
 			}
-			if err != nil {
-				return err
-			}
-			if state == "over" {
-				status = verdict(*outcome, code, signal)
-				fmt.Fprintf(s.out, "job %d: %s\n", id, ending(*outcome, reason))
-				break
-			}
-			if err := untilOver(s.ctx, db, id); err != nil {
-				return err
-			}
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(s.out, "job %d: %s\n", id, ending(end.outcome, end.reason))
+		if failed := verdict(end.outcome, end.code, end.signal); failed != 0 {
+			status = failed
 		}
 	}
 	if status != 0 {
 		return exitError(status)
 	}
 	return nil
+}
+
+// awaits has the ends of jobs told from here on.
+func (s *session) awaits(numbers []int64) error {
+	db, err := s.db()
+	if err != nil {
+		return err
+	}
+	if _, err := db.Exec(s.ctx, "listen paddock_over"); err != nil { // in this order
+		return err
+	}
+	_, err = db.Exec(s.ctx, "select paddock.await($1)", numbers)
+	return err
+}
+
+// end is how a job has ended.
+type end struct {
+	outcome      string
+	reason       *string
+	code, signal *int
+}
+
+// end waits for the end of a job.
+func (s *session) end(id int64) (end, error) {
+	for {
+		var state string
+		var outcome *string
+		var e end
+		err := s.conn.QueryRow(s.ctx, "select state, outcome, exit_code, signal, reason from paddock.status($1)", id).
+			Scan(&state, &outcome, &e.code, &e.signal, &e.reason)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return e, fmt.Errorf("there is no job %d", id)
+		}
+		if err == nil && state == "over" {
+			e.outcome = *outcome
+			return e, nil
+		}
+		if err == nil {
+			err = untilOver(s.ctx, s.conn, id)
+		}
+		if err != nil {
+			return e, err
+		}
+	}
 }
 
 // untilOver returns when a job is said to be over, or it is time to look.

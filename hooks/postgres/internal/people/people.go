@@ -5,6 +5,7 @@
 package people
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -80,8 +81,22 @@ func (e exitError) Error() string { return "exit status " + strconv.Itoa(int(e))
 
 // Main runs a command and returns the exit status.
 func Main(ctx context.Context, args []string, version string) int {
-	s := &session{ctx: ctx, in: os.Stdin, out: os.Stdout, errs: os.Stderr, version: version}
-	return s.status(s.main(args))
+	out := &output{}
+	s := &session{ctx: ctx, in: os.Stdin, out: out, errs: os.Stderr, version: version}
+	err := s.main(args)
+	if _, said := errors.AsType[exitError](err); out.failed != nil && (err == nil || said) {
+		err = fmt.Errorf("cannot write standard output: %w", out.failed)
+	}
+	return s.status(err)
+}
+
+// output is standard output. That it cannot be written is told at the end.
+type output struct{ failed error }
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := os.Stdout.Write(b)
+	o.failed = cmp.Or(o.failed, err)
+	return n, err
 }
 
 func (s *session) status(err error) int {
@@ -97,16 +112,22 @@ func (s *session) status(err error) int {
 		if pg.Hint != "" {
 			fmt.Fprintln(s.errs, "paddock-pg: "+pg.Hint)
 		}
-		return 1
+	} else { // of a host with several addresses there are several lines
+		fmt.Fprintln(s.errs, "paddock-pg:", strings.ReplaceAll(err.Error(), "\n\t", " "))
 	}
-	fmt.Fprintln(s.errs, "paddock-pg:", err)
 	if _, ok := errors.AsType[usageError](err); ok {
 		return statusUsage
 	}
-	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+	if s.away(err) {
 		return statusAway
 	}
 	return 1
+}
+
+// away reports whether the database cannot be reached, or not any more.
+func (s *session) away(err error) bool {
+	_, ok := errors.AsType[*pgconn.ConnectError](err)
+	return ok || s.conn != nil && s.conn.IsClosed()
 }
 
 // explain says what an error of the database means to who has called the command.
@@ -114,6 +135,9 @@ func explain(e *pgconn.PgError) string {
 	switch e.Code {
 	case "3F000", "42P01":
 		return e.Message + ": is this the database of the queue? paddock-pg init makes it one"
+	case "23514":
+		what := strings.TrimSuffix(strings.TrimPrefix(e.ConstraintName, e.TableName+"_"), "_check")
+		return fmt.Sprintf("no %s has that %s; see postgres(7)", e.TableName, what)
 	}
 	return e.Message
 }
@@ -192,6 +216,15 @@ func (s *session) parse(flags *flag.FlagSet, args []string) error {
 		return usagef("%v", err)
 	}
 	return nil
+}
+
+// alone is parse for a command that takes no arguments.
+func (s *session) alone(flags *flag.FlagSet, args []string) error {
+	err := s.parse(flags, args)
+	if err == nil && flags.NArg() > 0 {
+		err = usagef("%s takes no arguments: %q", flags.Name(), flags.Arg(0))
+	}
+	return err
 }
 
 // db returns the connection.

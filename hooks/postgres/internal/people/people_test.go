@@ -73,6 +73,10 @@ func TestUsage(t *testing.T) {
 		"hold 0":                     `"0" is no number of a job`,
 		"alter 1":                    "what is to be changed?",
 		"alter -after tomorrow 1":    `"tomorrow" is neither a length of time, as 90s or 2h, nor a time, as 2026-12-31T18:00:00Z`,
+		"alter -p x 1":               `invalid value "x" for flag -p: not a whole number`,
+		"prune 720h":                 `prune takes no arguments: "720h"`,
+		"prune -older -5h":           `invalid value "-5h" for flag -older: it is in the future`,
+		"doctor x":                   `doctor takes no arguments: "x"`,
 		"add a b":                    "add takes one file",
 		"top 1":                      "top takes no arguments, and at least a second",
 	} {

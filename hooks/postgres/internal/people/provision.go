@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -52,6 +54,10 @@ func (s *session) provision(args []string) error {
 			return err
 		}
 	}
+	// It is not to end between what it has asked of the scheduler and what it notes of that.
+	var stop context.CancelFunc
+	s.ctx, stop = signal.NotifyContext(s.ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
 	for {
 		err := s.tick(c, *dry)
 		if *loop == 0 {

@@ -2,7 +2,6 @@ package people
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -136,7 +135,7 @@ func (s *session) detail(id int64) error {
 }
 
 func (s *session) hosts(args []string) error {
-	if err := s.parse(s.flags("hosts"), args); err != nil {
+	if err := s.alone(s.flags("hosts"), args); err != nil {
 		return err
 	}
 	rows, err := s.cells(`select left(name, 30), left(version, 14), case when idle then 'yes' else 'no' end, running::text,
@@ -180,17 +179,13 @@ func (s *session) top(args []string) error {
 		if n == *times {
 			return nil
 		}
-		select {
-		case <-s.ctx.Done():
-			return nil
-		case <-time.After(time.Duration(*seconds) * time.Second):
-		}
+		time.Sleep(time.Duration(*seconds) * time.Second)
 	}
 }
 
 // doctor says what is wrong.
 func (s *session) doctor(args []string) error {
-	if err := s.parse(s.flags("doctor"), args); err != nil {
+	if err := s.alone(s.flags("doctor"), args); err != nil {
 		return err
 	}
 	checks := []struct{ what, sql string }{
@@ -216,6 +211,6 @@ func (s *session) doctor(args []string) error {
 	if wrong {
 		return exitError(1)
 	}
-	_, err := fmt.Fprintln(s.out, "nothing is wrong")
-	return errors.Join(err)
+	fmt.Fprintln(s.out, "nothing is wrong")
+	return nil
 }

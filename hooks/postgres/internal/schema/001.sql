@@ -426,6 +426,20 @@ end $$;
 -------------------------------------------------------------------------------------------
 -- For who submits.
 
+-- must_be says what is wrong with what submitters set.
+create procedure must_be(priority integer, max_attempts integer, batch text, dedup text) language plpgsql as $$
+declare
+    wrong text := case
+        when must_be.priority not between -10000 and 10000 then 'a priority is -10000 to 10000'
+        when must_be.max_attempts not between 1 and 1000 then 'a job may be tried 1 to 1000 times'
+        when length(must_be.batch) > 200 or length(must_be.dedup) > 200 then 'batch or dedup has more than 200 characters'
+    end;
+begin
+    if wrong is not null then
+        raise invalid_parameter_value using message = wrong;
+    end if;
+end $$;
+
 create function submit(ad text, queue text default 'default', priority integer default 0, after timestamptz default null,
     dedup text default null, batch text default null, after_any bigint[] default '{}', after_ok bigint[] default '{}',
     hold boolean default false, max_attempts integer default null, once boolean default false, owner text default null)
@@ -444,9 +458,7 @@ begin
     if j.owner !~ '^[A-Za-z_][A-Za-z0-9._-]{0,63}$' or j.owner = 'root' then
         raise invalid_parameter_value using message = format('no job runs as %s', quote_ident(j.owner));
     end if;
-    if length(submit.batch) > 200 or length(submit.dedup) > 200 then
-        raise invalid_parameter_value using message = 'batch or dedup has more than 200 characters';
-    end if;
+    call must_be(submit.priority, submit.max_attempts, submit.batch, submit.dedup);
     if not exists (select from queue q where q.name = submit.queue) then
         raise invalid_parameter_value using message = format('there is no queue "%s"', submit.queue);
     end if;
@@ -583,6 +595,7 @@ begin
         return 'not there';
     end if;
     call must_own(j.owner, j.id);
+    call must_be(alter.priority, alter.max_attempts, alter.batch, null);
     idle := dequeue(j);
     update job o set priority = coalesce(alter.priority, o.priority), run_after = coalesce(alter.after, o.run_after),
         max_attempts = coalesce(alter.max_attempts, o.max_attempts), batch = coalesce(alter.batch, o.batch),
