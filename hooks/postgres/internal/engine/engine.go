@@ -338,8 +338,13 @@ func (e *Engine) candidates(s *slot, now time.Time) (ids []int32, lows []int64, 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ids, lows = []int32{}, []int64{}
+	left := map[string]*int{} // steps, by owner
 	for id, c := range e.classes {
-		if len(e.conf.Queues) > 0 && !slices.Contains(e.conf.Queues, c.queue) || !s.may(c, now) {
+		if left[c.owner] == nil {
+			steps := ownerSteps
+			left[c.owner] = &steps
+		}
+		if len(e.conf.Queues) > 0 && !slices.Contains(e.conf.Queues, c.queue) || !s.may(c, now, left[c.owner]) {
 			continue
 		}
 		if until, ok := e.shunned[shunned{s.name, id}]; ok && now.Before(until) {

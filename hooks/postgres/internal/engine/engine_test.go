@@ -74,13 +74,35 @@ func TestMay(t *testing.T) {
 		{"", nil, "requirements = ", true}, // it is taken, to be held
 	} {
 		slotAd, _ := classad.ParseOldLenient(ad + c.slot)
-		k := newClass(t, "ann", c.job)
+		k, steps := newClass(t, "ann", c.job), ownerSteps
 		if c.change != nil {
 			c.change(k)
 		}
-		if got := readSlot(slotAd).may(k, time.Now()); got != c.want {
+		if got := readSlot(slotAd).may(k, time.Now(), &steps); got != c.want {
 			t.Errorf("slot with %q, job with %q, class %+v: %v", c.slot, c.job, k, got)
 		}
+	}
+}
+
+// TestDear has an owner's classes be dear together: they are not looked at without end, and those of others are.
+func TestDear(t *testing.T) {
+	e, err := New(&Config{Connections: 1, Host: "node1"}, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	dear := "Requirements = A0 > 0\n"
+	for i := range 12 {
+		dear += fmt.Sprintf("A%d = A%d + A%d\n", i, i+1, i+1)
+	}
+	for id := range int32(100) {
+		e.classes[id] = newClass(t, "ann", dear+"A12 = 1")
+	}
+	e.classes[100] = newClass(t, "bob", "Requirements = TARGET.Cpus == 2")
+	ad, _ := classad.ParseOldLenient("Name = \"slot1@node1\"\nCpus = 2\n")
+	ids := e.Classes(readSlot(ad))
+	if n := len(ids); n < 2 || n > 50 || ids[n-1] != 100 {
+		t.Errorf("the slot may have %v", ids)
 	}
 }
 

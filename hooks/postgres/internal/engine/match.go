@@ -69,9 +69,13 @@ func readSlot(ad *classad.Ad) *slot {
 	return s
 }
 
-// may reports whether a class of jobs may run in a slot. Execd decides for good; what is found out here need
-// not be handed out and come back.
-func (s *slot) may(c *class, now time.Time) bool {
+// ownerSteps is what the evaluation of all classes of an owner may cost together for a slot. Who has many that are dear is not to
+// keep the host from what it does for others.
+const ownerSteps = 500_000
+
+// may reports whether a class of jobs may run in a slot, and takes what that costs from steps. Execd decides for good; what is found
+// out here need not be handed out and come back.
+func (s *slot) may(c *class, now time.Time, steps *int) bool {
 	if c.malformed {
 		return true // one of its jobs is taken, so that it can be said what is wrong
 	}
@@ -80,12 +84,12 @@ func (s *slot) may(c *class, now time.Time) bool {
 		s.timeToLive > 0 && c.seconds > s.timeToLive {
 		return false
 	}
-	if c.demanding && !(&classad.Env{My: c.ad, Target: s.ad, Now: now}).Eval(c.requirements).True() {
+	if c.demanding && !(&classad.Env{My: c.ad, Target: s.ad, Now: now, Steps: steps}).Eval(c.requirements).True() {
 		return false
 	}
 	if s.picky {
 		// What it asks of attributes that the class does not have is not known here.
-		v := (&classad.Env{My: s.ad, Target: c.ad, Now: now}).Eval(s.start)
+		v := (&classad.Env{My: s.ad, Target: c.ad, Now: now, Steps: steps}).Eval(s.start)
 		if is, ok := v.Bool(); ok && !is {
 			return false
 		}
