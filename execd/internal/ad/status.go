@@ -1,6 +1,7 @@
 package ad
 
 import (
+	"slices"
 	"time"
 
 	"paddock/classad"
@@ -51,6 +52,13 @@ var onceRun = []string{
 	"JobState", "JobPid", "NumPids", "RemoteSysCpu", "RemoteUserCpu", "ImageSize", "ResidentSetSize", "DiskUsage",
 }
 
+// earlier are the attributes that are of an earlier run, or of whoever wrote the ad, if it has them: what is not known of this run is
+// not in it, so that who reads it may rely on what it finds.
+var earlier = slices.Concat(ended, []string{"JobPid", "ResidentSetSize"})
+
+// Unrun returns the ad of a job that has not run without anything that tells of a run.
+func Unrun(job *classad.Ad) *classad.Ad { return job.Without(slices.Concat(ended, onceRun)...) }
+
 // Running returns the ad of a job with what is known of it while it runs.
 func Running(job *classad.Ad, s Status) *classad.Ad {
 	var b builder
@@ -61,8 +69,7 @@ func Running(job *classad.Ad, s Status) *classad.Ad {
 	b.text("JobState", state)
 	b.integer("JobStatus", int64(status))
 	b.status(&s)
-	// Such attributes in the ad are of an earlier run.
-	return b.over(job.Without(ended...))
+	return b.over(job.Without(earlier...))
 }
 
 // Update returns what has changed in the ad of a job that runs, in old syntax, for who is told
@@ -97,7 +104,7 @@ func Ended(job *classad.Ad, e End) *classad.Ad {
 		}
 		b.forced(name, f)
 	}
-	return b.over(job.Without(ended...))
+	return b.over(job.Without(earlier...))
 }
 
 // Delivered returns the ad of a job that has ended with what has become of its output. Why

@@ -42,8 +42,8 @@ func TestRunning(t *testing.T) {
 	if got["jobstate"] != `"Suspended"` || got["JobStatus"] != "7" {
 		t.Errorf("suspended: JobState %s, JobStatus %s", got["jobstate"], got["JobStatus"])
 	}
-	got = attrs(Running(parse(t, "A = 1\n"), Status{}))
-	for _, name := range []string{"JobPid", "JobStartDate"} {
+	got = attrs(Running(parse(t, "JobPid = 7\nResidentSetSize = \"x\"\n"), Status{}))
+	for _, name := range []string{"JobPid", "JobStartDate", "ResidentSetSize"} {
 		if v, ok := got[name]; ok {
 			t.Errorf("%s = %s of a job of which it is not known", name, v)
 		}

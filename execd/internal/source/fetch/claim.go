@@ -7,6 +7,7 @@ import (
 
 	"paddock/classad"
 	"paddock/execd/api"
+	"paddock/execd/internal/ad"
 	"paddock/execd/internal/claim"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/slot"
@@ -38,7 +39,7 @@ func (c *fetched) ended(reason string, code, subcode int) *fetched {
 	if code != 0 {
 		why = append(why, classad.Attr{Name: attrReasonCode, Expr: classad.Int(int64(code)).Expr()}, classad.Attr{Name: attrReasonSubcode, Expr: classad.Int(int64(subcode)).Expr()})
 	}
-	return &fetched{keyword: c.keyword, ad: c.ad.With(why...)}
+	return &fetched{keyword: c.keyword, ad: ad.Unrun(c.ad).With(why...)}
 }
 
 // accepted is the work that was accepted, the last under each claim.

@@ -209,7 +209,7 @@ func TestReportOfUnrun(t *testing.T) {
 		},
 	} {
 		in(t, reporting, []int{1}, func(t *testing.T, b *bench) {
-			b.hooks.fetch = once(adOf("a"))
+			b.hooks.fetch = once(adOf("a") + "ExitCode = \"x\"\nexitreason = \"x\"\nImageSize = \"x\"\n")
 			b.start()
 			lose(t, b)
 			synctest.Wait()
@@ -217,7 +217,7 @@ func TestReportOfUnrun(t *testing.T) {
 				t.Errorf("%s: told %q, left %q; want it to be evicted, once", what, told, b.left(t))
 			}
 			for _, c := range b.hooks.of(hook.ReportWork) {
-				if !strings.Contains(c.stdin, "VacateReason = \"") {
+				if !strings.Contains(c.stdin, "VacateReason = \"") || strings.Contains(c.stdin, "\"x\"") {
 					t.Errorf("%s: it reads\n%s", what, c.stdin)
 				}
 			}

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -559,7 +560,7 @@ func results(ad *classad.Ad) map[string]any {
 		} else if f, ok := v.Number(); ok {
 			all[name] = f
 		} else if s, ok := v.Str(); ok {
-			all[name] = string(bytes.ToValidUTF8([]byte(s[:min(len(s), maxText)]), []byte("?")))
+			all[name] = strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), maxText)], "?"), "\x00", "?") // as a text of the database
 		}
 	}
 	return all
