@@ -33,6 +33,10 @@ func TestRun(t *testing.T) {
 	t.Logf("a job was over after %v", time.Since(began))
 	outcome(d.add("ann", job("exit 7"))[0], "dead 7")
 	outcome(d.add("ann", job("kill -9 $$"))[0], "dead 9")
+	// One that cannot be started waits for somebody to mend it, also if its ad tells of an end.
+	broken := d.add("ann", "Cmd = \"/nonexistent\"\nResidentSetSize = \"x\"\nExitCode = \"x\"\nRemoteUserCpu = \"x\"")[0]
+	await(t, super, "held true", "select state || ' ' || (reason like '%No such file%') from paddock.jobs(ids => array[$1::bigint])", broken)
+	d.tool("ann", "del", fmt.Sprint(broken))
 
 	// One that runs is ended at once when it is cancelled.
 	id := d.add("ann", job("sleep 600"))[0]

@@ -379,12 +379,18 @@ func (f *End) journal(step string, write func(notice.Journal, notice.Event) erro
 }
 
 // told returns what who has brought the work is told. A run that was lost did not exit: nobody knows
-// what it has done, and it is to be done again as one that had to leave.
+// what it has done, and it is to be done again as one that had to leave. Nor did one that was never started, whose exit
+// code is 0: somebody has to look after the work if that is to blame, or it may be done elsewhere.
 func (f *End) told() exit.Word {
-	if f.End.Cause == spool.CauseLost {
+	switch {
+	case f.End.Cause == spool.CauseLost:
 		return exit.WordEvict
+	case f.End.Cause != spool.CauseFailed || f.Outcome == nil || f.Ran():
+		return f.Word()
+	case f.End.Failed > spool.FailedPEStart: // of what the work itself names
+		return exit.WordHold
 	}
-	return f.Word()
+	return exit.WordEvict
 }
 
 // report has the source keep how the run has ended, until it is recorded.
