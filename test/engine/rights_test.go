@@ -247,6 +247,12 @@ func TestTransactionLeftOpen(t *testing.T) {
 	}
 	value(t, ann, "select count(*) from paddock.status(1)") // and reads all partitions
 
+	if got := d.tool("boss", "prune", "-older", "0s"); got != "removed: jobs=0 classes=0\n" {
+		t.Errorf("prune says %q", got)
+	}
+	if out, err := d.command("boss", "queue", "default", "weight=1").CombinedOutput(); err == nil || !strings.Contains(string(out), "somebody has a transaction open") {
+		t.Errorf("a change of all jobs, one of which is somebody's: %v: %s", err, out)
+	}
 	ms, err := strconv.Atoi(value(t, h.c, "select paddock.tick()"))
 	if err != nil || ms < 500 {
 		t.Errorf("the next tick is due after %d ms: %v", ms, err)

@@ -94,8 +94,8 @@ func ReadConfig(path string) (*Config, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		name, value, _ := strings.Cut(line, " ")
-		if err := c.set(name, strings.TrimSpace(value)); err != nil {
+		name := strings.Fields(line)[0]
+		if err := c.set(name, strings.TrimSpace(line[len(name):])); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
 		}
 	}

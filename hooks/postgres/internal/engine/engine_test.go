@@ -16,6 +16,7 @@ func TestReadConfig(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "postgres.conf")
 	for text, want := range map[string]string{
 		"connection host=/x dbname=y\n# a comment\n\nqueues a,b\nconnections 3\nlisten off\nhost h\nrenew execd -renew -dev /d\n": "",
+		"connections\t3":             "",
 		"":                           "",
 		"colour red":                 ":1: there is no parameter \"colour\"",
 		"connection password = x":    ": the connection has a password",

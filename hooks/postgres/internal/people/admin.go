@@ -51,7 +51,7 @@ func (s *session) bring(word string) error {
 		fmt.Fprintf(s.out, "migration %d made\n", n)
 	}
 	if err == nil && len(made) == 0 {
-		fmt.Fprintf(s.out, "the schema has version %d, which is the newest\n", was)
+		fmt.Fprintf(s.out, "the schema has version %d, which is the newest\n", schema.Newest)
 	}
 	return err
 }

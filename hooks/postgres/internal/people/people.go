@@ -135,6 +135,8 @@ func explain(e *pgconn.PgError) string {
 	switch e.Code {
 	case "3F000", "42P01":
 		return e.Message + ": is this the database of the queue? paddock-pg init makes it one"
+	case "55P03":
+		return "somebody has a transaction open that changes the same; paddock-pg doctor may name it"
 	case "23514":
 		what := strings.TrimSuffix(strings.TrimPrefix(e.ConstraintName, e.TableName+"_"), "_check")
 		return fmt.Sprintf("no %s has that %s; see postgres(7)", e.TableName, what)

@@ -1157,9 +1157,13 @@ create function prune(age interval default null) returns table (jobs bigint, cla
 begin
     delete from done d using queue q where q.name = d.queue and d.finished < clock_timestamp() - coalesce(prune.age, q.keep);
     get diagnostics jobs = row_count;
-    lock table job in exclusive mode; -- submit looks once more whether its class is there
-    delete from class c where not exists (select from job j where j.class = c.id);
-    get diagnostics classes = row_count;
+    begin
+        lock table job in exclusive mode; -- submit looks once more whether its class is there
+        delete from class c where not exists (select from job j where j.class = c.id);
+        get diagnostics classes = row_count;
+    exception when lock_not_available then
+        classes := 0; -- the next time
+    end;
     return next;
 end $$;
 
