@@ -164,12 +164,14 @@ func (a *ads) next() (string, error) {
 			first = a.line
 		}
 		if b.Len()+len(line) > maxAd {
-			return "", fmt.Errorf("line %d: the ad has more than %d bytes", a.line, maxAd)
+			return "", a.tooLong()
 		}
 		b.WriteString(line)
 		b.WriteByte('\n')
 	}
-	if err := a.lines.Err(); err != nil {
+	if err := a.lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return "", a.tooLong()
+	} else if err != nil {
 		return "", fmt.Errorf("cannot read ads: line %d: %w", a.line+1, err)
 	}
 	if b.Len() == 0 {
@@ -187,6 +189,10 @@ func (a *ads) next() (string, error) {
 		return "", fmt.Errorf("the ad at line %d: %w", first, err)
 	}
 	return b.String(), nil
+}
+
+func (a *ads) tooLong() error {
+	return fmt.Errorf("the ad at line %d has more than %d bytes", max(a.line, 1), maxAd)
 }
 
 // chunks calls do with ads, some at a time.
