@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -61,12 +62,21 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 	}
 	o.Places, o.RootMode = api.DevPlaces(pilot.Dir(os.TempDir(), &a)), false
 	o.HookVariables = pilot.Variables(&o.Places, &a, until)
+	_, err = os.Lstat(o.Places.State)
+	made := errors.Is(err, fs.ErrNotExist)
+	// refused takes back the directory of a pilot whose configuration is wrong. One that was there is of another, or of an earlier one.
+	refused := func(err error) error {
+		if _, wrong := errors.AsType[*daemon.UsageError](err); wrong && made {
+			err = errors.Join(err, os.RemoveAll(o.Places.State))
+		}
+		return err
+	}
 	if err := pilot.Configure(&o.Places, from, &a, until); err != nil {
-		return &daemon.UsageError{Err: err}
+		return refused(&daemon.UsageError{Err: err})
 	}
 	configured, err := daemon.Check(o)
 	if configured == nil {
-		return err // else the execd says what is wrong, or does without it
+		return refused(err) // else the execd says what is wrong, or does without it
 	}
 	say := func(text string) { fmt.Fprintln(os.Stderr, "execd: pilot: "+text) }
 	for _, w := range warnings {
@@ -82,7 +92,7 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 	defer stop()
 	leave, err := share(ctx, &o.Places, say)
 	if err != nil {
-		return &daemon.UsageError{Err: err}
+		return refused(&daemon.UsageError{Err: err})
 	}
 	dirs := []string{filepath.Join(o.Places.Spool, spool.DirReports), filepath.Join(o.Places.Spool, spool.DirEvictions)}
 	failing, accounted := hint.New(), hint.New()
@@ -97,7 +107,7 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 		stop()
 	}()
 	if err := daemon.Run(ctx, o); err != nil {
-		return err
+		return refused(err)
 	}
 	stop()
 	code := <-status
