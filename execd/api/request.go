@@ -247,11 +247,18 @@ var Alterables = []Alterable{
 	{FieldWhenOut, "time of stage-out", func(to, from *SubmitRequest) { to.WhenOut = from.WhenOut }},
 }
 
-// AboutSandbox reports whether any of the fields says something of the sandbox, which
-// nobody alters once there is one.
+// AboutSandbox reports whether any of the fields says something of the sandbox.
 func AboutSandbox(fields []Field) bool {
 	return slices.ContainsFunc(fields, func(f Field) bool {
 		return slices.Contains([]Field{FieldSandbox, FieldStageIn, FieldStageOut, FieldStageOutTo, FieldWhenOut}, f)
+	})
+}
+
+// Settles reports whether any of the fields is one that nobody alters once a task of the job is
+// begun: beside those about sandboxes what the paths are made from by which output leaves one.
+func (r *SubmitRequest) Settles(fields []Field) bool {
+	return AboutSandbox(fields) || r.Sandbox == SandboxYes && slices.ContainsFunc(fields, func(f Field) bool {
+		return slices.Contains([]Field{FieldCwd, "-e", "-j", "-N", "-o"}, f)
 	})
 }
 

@@ -304,7 +304,7 @@ func (a *alteration) try(j *Job, tasks api.Tasks) (lines []api.Line, done bool, 
 	before := j.predecessors()
 	a.mu.Unlock()
 	var gone []dependency
-	may := func() bool { return j.alterations == version && (!api.AboutSandbox(c.Fields) || !j.sandboxed()) }
+	may := func() bool { return j.alterations == version && (!was.Settles(c.Fields) || !j.sandboxed()) }
 	err = a.commitIf(j, may, durable, func() {
 		done = true
 		a.graph.relink(j, before)
@@ -417,8 +417,8 @@ func (a *alteration) mayAlter(j *Job, was, to *api.SubmitRequest) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if api.AboutSandbox(a.req.Fields) && j.sandboxed() {
-		return api.Errorf(api.CodeRejected, "denied: job %d has its sandbox, which cannot be altered any more", j.Number)
+	if was.Settles(a.req.Fields) && j.sandboxed() {
+		return api.Errorf(api.CodeRejected, "denied: job %d has its sandbox, which cannot be altered any more, nor where its output goes", j.Number)
 	}
 	return nil
 }
