@@ -266,7 +266,7 @@ func (w *worker) receive() error {
 		if u.maxItems > 0 {
 			limits = append(limits, itoa(int(u.maxItems))+" items")
 		}
-		return never(unix.EFBIG, "there is more to be put into the sandbox than may be: at most %s", strings.Join(limits, " and "))
+		return never(unix.EFBIG, "there is more to copy than may be: at most %s", strings.Join(limits, " and "))
 	}
 	return err
 }

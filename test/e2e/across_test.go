@@ -215,6 +215,26 @@ func TestAcrossStuck(t *testing.T) {
 	if got := a.read("later/x"); got != "1\n" {
 		t.Errorf("later/x has %q", got)
 	}
+	a.mine("said/.keep", "")
+	grant := func(mode os.FileMode) {
+		if err := os.Chmod(a.login.dir+"/u/said", mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grant(0o500)
+	job = a.submit("echo all of it", "-stageout", "NONE", "-o", a.login.dir+"/u/said/o")
+	line = a.shown(job, "Eto")
+	if !strings.Contains(line.Reason, "said") {
+		t.Errorf("reason %q", line.Reason)
+	}
+	grant(0o700)
+	a.as("qmod", "-cj", fmt.Sprint(job))
+	if l := a.qacct(job, 1); l[0]["failed"] != "0" {
+		t.Errorf("qacct: %q", l)
+	}
+	if got := a.read("said/o"); got != "all of it\n" {
+		t.Errorf("said/o has %q", got)
+	}
 	job = a.submit(a.large("gone"), "-sandbox", "y")
 	a.shown(job, "to")
 	a.moving(job, true, 1_000_000)

@@ -232,6 +232,12 @@ type End struct {
 	Place      Place  `json:"place"`
 }
 
+// Awaited reports whether somebody waits for what another host is to pull: the last run of a job has
+// come to its end, and what it has written to standard streams may be all that it was to leave.
+func (e *End) Awaited() bool {
+	return e.Carries == CarriesOutput || e.Carries == CarriesStreams && e.Fate == FateDone && e.Cause != spool.CauseDeleted
+}
+
 // Carries says what another host is to pull of what a run of it has left.
 type Carries string
 

@@ -122,7 +122,7 @@ func (e *ending) adopt(said *report.End) {
 // withoutOutput makes the end of a run that is over, and whose output never comes.
 func (e *ending) withoutOutput(why string) {
 	r := e.run
-	if recorded := *r.task.End; recorded.Carries != job.CarriesOutput { // its end is what it is
+	if recorded := *r.task.End; !recorded.Awaited() { // its end is what it is
 		recorded.Carries, recorded.Holds, recorded.Accounting = "", false, ""
 		recorded.Reason = outcome.LeftOut(recorded.Reason, "", "what it had left is lost: "+why)
 		e.End = &recorded

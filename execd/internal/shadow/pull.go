@@ -282,8 +282,7 @@ func (p *pull) afterFailure(ctx context.Context, failures int, err error) (again
 		}
 		r.mu.Unlock()
 		return now.Add(time.Hour), false
-	case forGood && t.End.Carries != job.CarriesOutput:
-		// Nobody waits for that: the job has ended otherwise, or runs again.
+	case forGood && !t.End.Awaited():
 		r.warnf("%v: output: %v (given up)", r, err)
 		r.mu.Lock()
 		r.gone, r.why = true, api.Visible(api.Short(err.Error()))
