@@ -235,6 +235,19 @@ func TestAcrossStuck(t *testing.T) {
 	if got := a.read("said/o"); got != "all of it\n" {
 		t.Errorf("said/o has %q", got)
 	}
+	// Nobody waits for what a run has said whose job runs again: its host keeps nothing of it.
+	job = a.submit("echo said; echo on >>"+a.login.dir+"/u/runs; until test -e "+a.login.dir+"/u/go; do sleep 0.1; done",
+		"-sandbox", "y", "-r", "y", "-o", a.login.dir+"/u/said/again")
+	a.lines("runs", 1)
+	grant(0o500)
+	a.as("qmod", "-rj", fmt.Sprint(job))
+	a.lines("runs", 2)
+	a.boxes(a.node, 1)
+	grant(0o700)
+	a.mine("go", "")
+	if l := a.qacct(job, 2); !strings.Contains(l[0]["reason"], "what it had left is lost") || l[1]["failed"] != "0" {
+		t.Errorf("qacct: %q", l)
+	}
 	job = a.submit(a.large("gone"), "-sandbox", "y")
 	a.shown(job, "to")
 	a.moving(job, true, 1_000_000)

@@ -284,6 +284,9 @@ func (p *pull) afterFailure(ctx context.Context, failures int, err error) (again
 		return now.Add(time.Hour), false
 	case forGood && !t.End.Awaited():
 		r.warnf("%v: output: %v (given up)", r, err)
+		if err := p.refuse(ctx, "its output is given up", api.Visible(api.Short(err.Error()))); err != nil {
+			return now, false
+		}
 		r.mu.Lock()
 		r.gone, r.why = true, api.Visible(api.Short(err.Error()))
 		r.mu.Unlock()
@@ -340,9 +343,14 @@ func (p *pull) discard(ctx context.Context, want *job.Want) error {
 	if err := r.Files.DiscardAway(ctx, r.task); err != nil { // it is in a directory of the user's, who can remove it
 		r.warnf("%v: output that is not wanted is left: %v", r, err)
 	}
-	q := api.StageDoneRequest{Discard: true, Reason: "deleted by " + cmp.Or(want.By, "execd")}
-	q.Sandbox, q.Key = r.secret()
-	return p.settle(ctx, "its output is not wanted", func(ctx context.Context, to *api.Client) error {
+	return p.settle(p.refuse(ctx, "its output is not wanted", "deleted by "+cmp.Or(want.By, "execd")))
+}
+
+// refuse has the host know that nobody takes it.
+func (p *pull) refuse(ctx context.Context, what, reason string) error {
+	q := api.StageDoneRequest{Discard: true, Reason: reason}
+	q.Sandbox, q.Key = p.run.secret()
+	return p.run.tell(ctx, what, func(ctx context.Context, to *api.Client) error {
 		return to.StageDone(ctx, q)
 	})
 }
@@ -353,7 +361,7 @@ func (p *pull) arrived(ctx context.Context) error {
 	r.logf("%v: its output has arrived from %s: bytes=%d files=%d attempts=%d root=%s", r, r.host.name, at.Bytes, at.Files, at.Attempt, p.root)
 	q := api.StageDoneRequest{Root: p.root}
 	q.Sandbox, q.Key = r.secret()
-	return p.settle(ctx, "its output has arrived", func(ctx context.Context, to *api.Client) error {
+	return p.settle(r.tell(ctx, "its output has arrived", func(ctx context.Context, to *api.Client) error {
 		err := to.StageDone(ctx, q)
 		if api.RefusalOf(err) == api.RefusedState && !q.Discard {
 			r.warnf("%v: %s: %v", r, r.host.name, err)
@@ -361,17 +369,16 @@ func (p *pull) arrived(ctx context.Context) error {
 			return api.Refusef(api.RefusedTryAgain, "%v", err)
 		}
 		return err
-	})
+	}))
 }
 
-// settle has the host know what has become of it, and frees what was held for it.
-func (p *pull) settle(ctx context.Context, what string, tell func(ctx context.Context, to *api.Client) error) error {
+// settle frees what was held for it, once its host knows what has become of it.
+func (p *pull) settle(told error) error {
 	p.brought = true
-	err := p.run.tell(ctx, what, tell)
-	if err == nil {
+	if told == nil {
 		p.release()
 	}
-	return err
+	return told
 }
 
 // release frees what was held for it.
