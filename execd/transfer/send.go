@@ -95,10 +95,8 @@ func (w *worker) open() error {
 		case n.To == "" && o.Keep:
 			place = path.Clean(n.From)
 		case order.Scheme(n.To) != "":
-			to, place = w.landing(n.To), n.Place()
-			if i := strings.LastIndexByte(place, '/'); i >= 0 {
-				to, place = w.landing(place[:i]), place[i+1:]
-			}
+			last := strings.LastIndexByte(place, '/') + 1 // perhaps that behind the scheme
+			to, place = w.landing(place[:last]), place[last:]
 		case n.To != "" && main.url != "" && n.To[0] != '/':
 		case n.To != "":
 			full := below(main.dir, place)
