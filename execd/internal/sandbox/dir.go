@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"paddock/execd/internal/conf/knob"
 	"paddock/execd/internal/job"
 	"paddock/execd/internal/quota"
 	"paddock/execd/internal/sandbox/order"
@@ -35,7 +36,7 @@ func (m *Manager) check(place string) error {
 	if m.places[place] {
 		return nil
 	}
-	dir, err := m.open(place)
+	dir, err := openPlace(place)
 	if err != nil {
 		return err
 	}
@@ -77,9 +78,28 @@ func (m *Manager) id() (string, error) {
 	return id, atomicfile.WriteDurable(path, []byte(id+"\n"), spool.ModeOf(spool.FileID))
 }
 
-// open opens a directory of sandboxes. It refuses one in which somebody else could rename
+// PlaceProblems returns why the place of hooks.conf for sandboxes cannot be used: then no job is
+// started.
+func PlaceProblems(k *knob.Set) []knob.Problem {
+	place, _ := k.Lookup(knobExecute)
+	if place == "" {
+		return nil
+	}
+	dir, err := openPlace(filepath.Clean(place))
+	if err != nil {
+		where := k.Get(knobExecute)
+		return []knob.Problem{{File: where.File, Line: where.Line, Text: fmt.Sprintf("%s: %v", knobExecute, err)}}
+	}
+	dir.Close()
+	return nil
+}
+
+// openPlace opens a directory of sandboxes. It refuses one in which somebody else could rename
 // what root makes there.
-func (m *Manager) open(place string) (*os.File, error) {
+func openPlace(place string) (*os.File, error) {
+	if !filepath.IsAbs(place) {
+		return nil, fmt.Errorf("cannot use directory of sandboxes: %q is no absolute path", place)
+	}
 	dir, err := os.OpenFile(place, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use directory of sandboxes: %w", err)
@@ -102,7 +122,7 @@ func (m *Manager) open(place string) (*os.File, error) {
 
 // make makes a sandbox. What an execd before has made of it stays.
 func (m *Manager) make(s *job.Sandbox, owner *user.User) error {
-	place, err := m.open(filepath.Dir(s.Dir))
+	place, err := openPlace(filepath.Dir(s.Dir))
 	if err != nil {
 		return err
 	}

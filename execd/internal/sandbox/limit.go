@@ -24,7 +24,7 @@ func (m *Manager) limit(s *job.Sandbox, bytes uint64) {
 	if bytes == 0 || !m.Privileged || len(ranges) == 0 {
 		return
 	}
-	place, err := m.open(filepath.Dir(s.Dir))
+	place, err := openPlace(filepath.Dir(s.Dir))
 	if err != nil {
 		return // as who makes it says
 	}
@@ -65,7 +65,7 @@ func (m *Manager) free(path string) {
 		return
 	}
 	delete(m.held, path)
-	place, err := m.open(filepath.Dir(path))
+	place, err := openPlace(filepath.Dir(path))
 	if err == nil {
 		if quota.Available(place.Name()) == nil { // it may have been mounted anew without
 			err = quota.Limit(place, id, 0)
@@ -93,7 +93,7 @@ func (m *Manager) used(s *job.Sandbox) (bytes int64, known bool) {
 	if s.Project == 0 {
 		return 0, false
 	}
-	place, err := m.open(filepath.Dir(s.Dir))
+	place, err := openPlace(filepath.Dir(s.Dir))
 	if err != nil {
 		return 0, false
 	}

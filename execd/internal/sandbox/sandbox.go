@@ -257,7 +257,7 @@ func (m *Manager) Sync(ctx context.Context, t *job.Task) error {
 			m.Log.Warn(fmt.Sprintf("job %v: output: cannot write it to the disk in pieces: %v", t, err))
 		}
 	}
-	dir, err := m.open(filepath.Dir(t.Start.Sandbox.Dir))
+	dir, err := openPlace(filepath.Dir(t.Start.Sandbox.Dir))
 	if err != nil {
 		return err
 	}
