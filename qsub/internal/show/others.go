@@ -13,6 +13,27 @@ import (
 // Of the certificate of another host is told when so little of its time is left.
 const expiresSoon = 30 * 24 * time.Hour
 
+// chosen returns whether the words of -h name this host, and which of the others they name; without
+// any it is all of them.
+func chosen(words []string, here string, all []api.PeerStatus) (home bool, others []api.PeerStatus, err error) {
+	if len(words) == 0 {
+		return true, all, nil
+	}
+	others = []api.PeerStatus{} // an empty list in JSON, and not null
+	for _, word := range words {
+		k := slices.IndexFunc(all, func(p api.PeerStatus) bool { return isHost(word, p.Name) })
+		switch {
+		case isHost(word, here) || word == "localhost":
+			home = true
+		case k < 0:
+			return false, nil, command.Failf("error: can't resolve hostname \"%s\"", api.Visible(word))
+		case !slices.ContainsFunc(others, func(p api.PeerStatus) bool { return p.Name == all[k].Name }):
+			others = append(others, all[k])
+		}
+	}
+	return home, others, nil
+}
+
 // otherHost returns another host as that of its queues. Nothing runs there that its submit
 // host could see, but what it says of them.
 func otherHost(p *api.PeerStatus) *api.HostReply {

@@ -27,6 +27,10 @@ func TestOtherHosts(t *testing.T) {
 			{Name: "node4", State: api.PeerUnknown},
 		},
 	})
+	e.Replies(api.VerbPeers, api.PeersReply{
+		Self:  &api.Member{Name: "login1", Roles: "submit"},
+		Peers: []api.PeerStatus{{Name: "node1", State: api.PeerUp}, {Name: "node2", Address: "node2:6445", State: api.PeerDown, Since: noon}},
+	})
 	e.Replies(api.VerbJobs, api.JobsReply{Jobs: []api.JobStatus{
 		{Job: 1, Name: "a", Owner: "u", State: "r", Time: noon, Queue: "all.q@login1", Slots: 1, From: "login2 12.1"},
 		{Job: 2, Name: "b", Owner: "u", State: "r", Time: noon, Queue: "all.q@node1", Slots: 1},
@@ -57,6 +61,9 @@ func TestOtherHosts(t *testing.T) {
 		"qstat -g c": "CLUSTER QUEUE                   CQLOAD   USED    RES  AVAIL  TOTAL aoACDS  cdsuE  \n" + rule[1:] +
 			"all.q                             -NA-      2      1      6      8      0      0 \n" +
 			"gpu.q                             -NA-      0      0      0      2      0      2 \n",
+		"qhost -peers -h node2": "login1: submit, certificate until -\n" +
+			"HOST  ADDRESS    STATE SINCE            SLOTS FREE UNTIL ERROR\n--------------------------------------------------------------\n" +
+			"node2 node2:6445 down  2026-11-20 16:07     -    - -     -\n",
 		"qselect -q *@node*": "all.q@node1\ngpu.q@node2\n",
 		"qselect -qs u":      "gpu.q@node2\n",
 	} {
@@ -65,14 +72,15 @@ func TestOtherHosts(t *testing.T) {
 		}
 	}
 	for args, lines := range map[string][]string{
-		"qhost -j":         {"   " + job(1, "a") + "all.q@logi MASTER         from login2 #12.1\n" + host("node1", "lx-arm64"), job(2, "b") + "all.q@node MASTER        \n" + host("node2", "")},
-		"qstat":            {" all.q@login1                       1         from login2 #12.1\n", " all.q@node1                        1        \n"},
-		"qhost -xml":       {"<host name='node2'>", "<hostvalue name='condition'>it has not answered yet</hostvalue>"},
-		"qhost -q -xml":    {"<queuevalue qname='gpu.q' name='state_string'>du</queuevalue>"},
-		"qstat -f -xml":    {"<name>all.q@node1</name>", "<arch>lx-arm64</arch>"},
-		"qhost -h node2":   {host("node2", "") + conditions["node2"]},
-		"qhost -json":      {`"others": [`, `"name": "node4"`},
-		"qstat -q all.q@n": {},
+		"qhost -j":                     {"   " + job(1, "a") + "all.q@logi MASTER         from login2 #12.1\n" + host("node1", "lx-arm64"), job(2, "b") + "all.q@node MASTER        \n" + host("node2", "")},
+		"qstat":                        {" all.q@login1                       1         from login2 #12.1\n", " all.q@node1                        1        \n"},
+		"qhost -xml":                   {"<host name='node2'>", "<hostvalue name='condition'>it has not answered yet</hostvalue>"},
+		"qhost -q -xml":                {"<queuevalue qname='gpu.q' name='state_string'>du</queuevalue>"},
+		"qstat -f -xml":                {"<name>all.q@node1</name>", "<arch>lx-arm64</arch>"},
+		"qhost -h node2":               {host("node2", "") + conditions["node2"]},
+		"qhost -peers -h login1 -json": {`"peers": []`},
+		"qhost -json":                  {`"others": [`, `"name": "node4"`},
+		"qstat -q all.q@n":             {},
 	} {
 		got := call(t, "", strings.Fields(args)...)
 		for _, line := range lines {

@@ -13,10 +13,16 @@ import (
 )
 
 // showPeers prints the hosts that may run work of this one, as a table, as JSON or as XML.
-func showPeers(ctx context.Context, inv *command.Invocation, asJSON, asXML bool) error {
+func showPeers(ctx context.Context, inv *command.Invocation, hosts []string, asJSON, asXML bool) error {
 	var reply api.PeersReply
 	if err := inv.Client.Call(ctx, api.VerbPeers, &api.PeersRequest{}, &reply); err != nil {
 		return inv.CallFailed(err)
+	}
+	if self := reply.Self; self != nil {
+		var err error
+		if _, reply.Peers, err = chosen(hosts, self.Name, reply.Peers); err != nil {
+			return err
+		}
 	}
 	switch {
 	case asJSON:

@@ -246,7 +246,7 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 		return showSandboxes(ctx, inv, hosts, asJSON, asXML)
 	}
 	if peers {
-		return showPeers(ctx, inv, asJSON, asXML)
+		return showPeers(ctx, inv, hosts, asJSON, asXML)
 	}
 	if slots.set {
 		if asXML {
@@ -272,22 +272,11 @@ func qhost(ctx context.Context, inv *command.Invocation, args []string) error {
 		}
 		return nil
 	}
-	home := len(hosts) == 0
-	var others []api.PeerStatus
-	for _, h := range hosts {
-		k := slices.IndexFunc(reply.Others, func(p api.PeerStatus) bool { return isHost(h, p.Name) })
-		switch here := isHost(h, reply.Host) || h == "localhost"; {
-		case here:
-			home = true
-		case k < 0:
-			return command.Failf("error: can't resolve hostname \"%s\"", api.Visible(h))
-		case !slices.ContainsFunc(others, func(p api.PeerStatus) bool { return p.Name == reply.Others[k].Name }):
-			others = append(others, reply.Others[k])
-		}
+	home, others, err := chosen(hosts, reply.Host, reply.Others)
+	if err != nil {
+		return err
 	}
-	if len(hosts) > 0 {
-		reply.Others = others
-	}
+	reply.Others = others
 	var running []api.JobStatus
 	if jobs {
 		running = []api.JobStatus{} // an empty list in JSON, and not null

@@ -48,20 +48,9 @@ func boxes(ctx context.Context, inv *command.Invocation, hosts []string) (*boxes
 	if err != nil {
 		return nil, inv.CallFailed(err)
 	}
-	home, others := len(hosts) == 0, pool.Peers
-	if !home {
-		others = nil
-	}
-	for _, h := range hosts {
-		k := slices.IndexFunc(pool.Peers, func(p api.PeerStatus) bool { return isHost(h, p.Name) })
-		switch {
-		case isHost(h, here.Host) || h == "localhost":
-			home = true
-		case k < 0:
-			return nil, command.Failf("error: can't resolve hostname \"%s\"", api.Visible(h))
-		case !slices.ContainsFunc(others, func(p api.PeerStatus) bool { return p.Name == pool.Peers[k].Name }):
-			others = append(others, pool.Peers[k])
-		}
+	home, others, err := chosen(hosts, here.Host, pool.Peers)
+	if err != nil {
+		return nil, err
 	}
 	all := &boxesOf{Host: here.Host, Sandboxes: []boxOn{}}
 	add := func(host string, list []api.SandboxStatus) {
