@@ -108,7 +108,7 @@ func (s *Shadows) Recover(t *job.Task) {
 		now := time.Now()
 		c = &claim{Claim: remote.Claim{Host: t.Start.Remote.Host}, closed: true, lease: foundLease(wanted*time.Second, now)}
 	case c.run == nil && (!over || holds):
-		c.class, c.spent = match.ClassOf(t.Job), false
+		c.class, c.spent, c.used = match.ClassOf(t.Job), false, true
 	}
 	var before *run
 	if c != nil {

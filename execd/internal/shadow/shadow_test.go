@@ -859,6 +859,27 @@ func TestClaimOver(t *testing.T) {
 	})
 }
 
+// A claim that was over while nobody renewed it is not held against its host: the job that ran under
+// it runs there again at once.
+func TestClaimOverMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t, 1)
+		defer func() { h.stop() }()
+		h.submit(api.SubmitRequest{Rerun: api.RerunYes})
+		h.stop()
+		h.change(func(n *node) {
+			clear(n.begun)
+			clear(n.claims)
+		})
+		h.begin()
+		time.Sleep(refusedFor / 2)
+		synctest.Wait()
+		if n, l := h.endAll(0), h.lines(); n != 1 || len(l) != 2 || l[0].Failed != spool.FailedLease || l[1].Failed != 0 {
+			t.Errorf("%d runs; %+v", n, l)
+		}
+	})
+}
+
 // A job whose host is silent is run again when the lease is over there for certain, and
 // waits for somebody to look unless it may be run again. If the host comes back before,
 // nothing has happened.
