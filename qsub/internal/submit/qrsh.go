@@ -120,6 +120,7 @@ func (j *job) onlyInteractive() {
 		r.Now = true
 	}
 	r.Tasks, r.MaxRun, r.Hold, r.Rerun, r.Checkpoint, r.CheckpointWhen = api.Tasks{}, 0, "", "", "", ""
+	r.Sandbox, r.StageIn, r.StageOut, r.StageOutTo, r.WhenOut = "", nil, nil, "", api.OutDefault
 }
 
 // interactiveClient returns the caller's side of the job's connection.

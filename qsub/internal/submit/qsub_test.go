@@ -450,6 +450,22 @@ func TestSyncInterrupted(t *testing.T) {
 	}
 }
 
+// What defaults files say for batch jobs alone keeps no interactive job from its start.
+func TestInteractiveDefaults(t *testing.T) {
+	e := qtest.NewExecd(t)
+	t.Setenv("DISPLAY", ":1")
+	e.Replies(api.VerbSubmit, api.Errorf(api.CodeRejected, "refused"))
+	qtest.Write(t, ".sge_request", "-t 1-2\n-tc 1\n-h\n-r y\n-c s\n-ckpt x\n-stagein a\n-stageout b\n-stageout_to c\n-when_out always\n")
+	for _, command := range []string{"qlogin", "qrsh", "qsh"} {
+		call(t, "", command)
+		r := qtest.Last[api.SubmitRequest](t, e, api.VerbSubmit)
+		want := api.SubmitRequest{Name: r.Name, Command: r.Command, Args: r.Args, Binary: r.Binary, Now: true, Interactive: r.Interactive, Origin: r.Origin, Env: r.Env}
+		if diff := cmp.Diff(want, r); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", command, diff)
+		}
+	}
+}
+
 // An interactive job that is interrupted when execd has taken it, and has not yet
 // said so, is deleted.
 func TestSubmissionInterrupted(t *testing.T) {
