@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"paddock/execd/api"
+	"paddock/qsub/internal/command"
 	"paddock/qsub/internal/qtest"
 )
 
@@ -288,6 +289,24 @@ func TestSlotNames(t *testing.T) {
 		if got := call(t, "", "qhost", "-slotad", name); got.Exit != 1 {
 			t.Errorf("%s: %+v; want it refused", name, got)
 		}
+	}
+}
+
+// A host that hangs is not waited for, and the others are shown.
+func TestSandboxesOfOneThatHangs(t *testing.T) {
+	e := qtest.NewExecd(t)
+	e.Replies(api.VerbBoxes, api.SandboxesReply{Host: "h"})
+	e.Replies(api.VerbPeers, api.PeersReply{Peers: []api.PeerStatus{{Name: "node", State: api.PeerUp}}})
+	enough := make(chan struct{})
+	defer close(enough)
+	e.On(api.OnHost+"/node/"+api.VerbBoxes, func([]byte) (int, any) {
+		<-enough
+		return 200, api.SandboxesReply{}
+	})
+	all, err := boxes(t.Context(), &command.Invocation{Client: api.NewClient(e.Dir + "/execd.sock")}, nil, 50*time.Millisecond)
+	want := []unreached{{"node", "it has not answered for 50ms"}}
+	if err != nil || !cmp.Equal(all.Unreached, want) {
+		t.Errorf("%+v, %v; want %+v", all, err, want)
 	}
 }
 

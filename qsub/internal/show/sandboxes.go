@@ -37,8 +37,9 @@ type unreached struct {
 // askedAtOnce is how many hosts are asked at the same time.
 const askedAtOnce = 8
 
-// boxes asks hosts for their sandboxes; none named: this one and all others of the pool.
-func boxes(ctx context.Context, inv *command.Invocation, hosts []string) (*boxesOf, error) {
+// boxes asks hosts for their sandboxes; none named: this one and all others of the pool. One that
+// hangs, and is up as far as this one knows, is not waited for any longer than so long.
+func boxes(ctx context.Context, inv *command.Invocation, hosts []string, patience time.Duration) (*boxesOf, error) {
 	var here api.SandboxesReply
 	var pool api.PeersReply
 	err := inv.Client.Call(ctx, api.VerbBoxes, &api.SandboxesRequest{}, &here)
@@ -73,7 +74,12 @@ func boxes(ctx context.Context, inv *command.Invocation, hosts []string) (*boxes
 		asked.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			errs[i] = inv.Client.On(p.Name).Call(ctx, api.VerbBoxes, &api.SandboxesRequest{}, &replies[i])
+			limited, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			errs[i] = inv.Client.On(p.Name).Call(limited, api.VerbBoxes, &api.SandboxesRequest{}, &replies[i])
+			if errs[i] != nil && limited.Err() != nil {
+				errs[i] = fmt.Errorf("it has not answered for %v", patience)
+			}
 		})
 	}
 	asked.Wait()
@@ -88,7 +94,7 @@ func boxes(ctx context.Context, inv *command.Invocation, hosts []string) (*boxes
 
 // showSandboxes prints the sandboxes of hosts, for qhost -sandboxes.
 func showSandboxes(ctx context.Context, inv *command.Invocation, hosts []string, asJSON, asXML bool) error {
-	all, err := boxes(ctx, inv, hosts)
+	all, err := boxes(ctx, inv, hosts, askTime)
 	switch {
 	case err != nil:
 		return err
