@@ -178,9 +178,14 @@ func TestScript(t *testing.T) {
 		Setup:               setup,
 		Condition:           condition,
 		Cmds:                commands,
+		Deadline:            time.Now().Add(longest),
 	})
 	all.run()
 }
+
+// longest is how long all scripts may take on the slowest machine: one that hangs fails then, with what it has printed,
+// and can be tried again by itself before the time of the whole test is over.
+const longest = 15 * time.Minute
 
 // atOnce is how many scripts run at once beside those that wait.
 const atOnce = 6
