@@ -30,7 +30,7 @@ import (
 var pilotFlags = []string{"grace", "end", "config"}
 
 // runPilot runs execd as a job of a batch system.
-func runPilot(c *cli.Context, o daemon.Options) error {
+func runPilot(c *cli.Context, o daemon.Options) (err error) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGUSR2)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -64,19 +64,18 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 	o.HookVariables = pilot.Variables(&o.Places, &a, until)
 	_, err = os.Lstat(o.Places.State)
 	made := errors.Is(err, fs.ErrNotExist)
-	// refused takes back the directory of a pilot whose configuration is wrong. One that was there is of another, or of an earlier one.
-	refused := func(err error) error {
+	// Of a pilot whose configuration is wrong no directory stays. One that was there is of another, or of an earlier one.
+	defer func() {
 		if _, wrong := errors.AsType[*daemon.UsageError](err); wrong && made {
 			err = errors.Join(err, os.RemoveAll(o.Places.State))
 		}
-		return err
-	}
+	}()
 	if err := pilot.Configure(&o.Places, from, &a, until); err != nil {
-		return refused(&daemon.UsageError{Err: err})
+		return &daemon.UsageError{Err: err}
 	}
 	configured, err := daemon.Check(o)
 	if configured == nil {
-		return refused(err) // else the execd says what is wrong, or does without it
+		return err // else the execd says what is wrong, or does without it
 	}
 	say := func(text string) { fmt.Fprintln(os.Stderr, "execd: pilot: "+text) }
 	for _, w := range warnings {
@@ -92,7 +91,7 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 	defer stop()
 	leave, err := share(ctx, &o.Places, say)
 	if err != nil {
-		return refused(&daemon.UsageError{Err: err})
+		return &daemon.UsageError{Err: err}
 	}
 	dirs := []string{filepath.Join(o.Places.Spool, spool.DirReports), filepath.Join(o.Places.Spool, spool.DirEvictions)}
 	failing, accounted := hint.New(), hint.New()
@@ -107,7 +106,7 @@ func runPilot(c *cli.Context, o daemon.Options) error {
 		stop()
 	}()
 	if err := daemon.Run(ctx, o); err != nil {
-		return refused(err)
+		return err
 	}
 	stop()
 	code := <-status

@@ -100,8 +100,7 @@ func Check(o Options) (*conf.Config, error) {
 		return nil, err
 	}
 	c, err := conf.Check(files)
-	broken := errors.Join(checkHooks(c, o.RootMode), refused(c, sandbox.PluginProblems(c.Knobs)), refused(c, sandbox.PlaceProblems(c.Knobs)),
-		checkPeers(o, c), refused(c, history.Problems(c.Knobs)))
+	broken := errors.Join(checkHooks(c, o.RootMode), refused(c, sandbox.Problems(c.Knobs)), checkPeers(o, c), refused(c, history.Problems(c.Knobs)))
 	if err == nil { // with mistakes it is not known what devices and directories are for
 		_, without := launch.ScratchReport(c, o.RootMode)
 		for _, text := range slices.Concat(without, launch.DeviceProblems(c)) {

@@ -78,9 +78,12 @@ func (m *Manager) id() (string, error) {
 	return id, atomicfile.WriteDurable(path, []byte(id+"\n"), spool.ModeOf(spool.FileID))
 }
 
-// PlaceProblems returns why the place of hooks.conf for sandboxes cannot be used: then no job is
+// Problems returns what hooks.conf says of sandboxes that cannot be used, and why.
+func Problems(k *knob.Set) []knob.Problem { return append(pluginProblems(k), placeProblems(k)...) }
+
+// placeProblems returns why the place of hooks.conf for sandboxes cannot be used: then no job is
 // started.
-func PlaceProblems(k *knob.Set) []knob.Problem {
+func placeProblems(k *knob.Set) []knob.Problem {
 	place, _ := k.Lookup(knobExecute)
 	if place == "" {
 		return nil

@@ -45,7 +45,7 @@ func (m *Manager) Configure() {
 		old.cancel()
 	}
 	var paths []string
-	broken := PluginProblems(m.Config().Knobs)
+	broken := pluginProblems(m.Config().Knobs)
 	for _, path := range m.Config().Knobs.Words(knobPlugins) {
 		if checkPlugin(path) == nil && !slices.Contains(paths, path) {
 			paths = append(paths, path)
@@ -199,8 +199,8 @@ func (m *Manager) addPlugins(ctx context.Context, o *order.Orders, t *job.Task, 
 	return err
 }
 
-// PluginProblems returns which plugins of hooks.conf must not be run, and why.
-func PluginProblems(k *knob.Set) []knob.Problem {
+// pluginProblems returns which plugins of hooks.conf must not be run, and why.
+func pluginProblems(k *knob.Set) []knob.Problem {
 	var list []knob.Problem
 	where := k.Get(knobPlugins)
 	for _, path := range k.Words(knobPlugins) {
